@@ -89,6 +89,7 @@ ACTIONS = [
     (spaces.MultiBinary(2), [[0, 1], [1, 1]], [[0, 1], [1, 1]]),
     (spaces.Box(-2.0, 2.0, (1,), np.float64), [[3.0], [-0.5]], [[2.0], [-0.5]]),
     (spaces.Box(-np.inf, np.inf, (1,), np.float32), [[3e9], [-0.5]], [[3e9], [-0.5]]),
+    (spaces.Box(-1e300, 1e300, (1,), np.float64), [[3e9], [-0.5]], [[3e9], [-0.5]]),
 ]
 
 
@@ -148,6 +149,14 @@ def test_a_task_names_unsupported_spaces() -> None:
     """When it is looked for, before anything is opened."""
     with pytest.raises(UserError, match="labelled:Strange has actions Text"):
         gymnasium_task("labelled:Strange", {"action": spaces.Text(3)})
+
+
+def test_bounds_may_be_the_largest_numbers_of_their_type() -> None:
+    """As some environments write that there are none."""
+    most = float(np.finfo(np.float32).max)
+    task = gymnasium_task("labelled:Strange", {"observation": spaces.Box(-most, most, (3,))})
+    with task.open(1) as stream:
+        assert stream.reset(0).start.all()
 
 
 def test_a_task_can_be_pickled() -> None:

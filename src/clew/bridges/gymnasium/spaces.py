@@ -346,11 +346,16 @@ def _seen(
     if isinstance(space, spaces.Box) and space.dtype == np.uint8:
         return space, None
     if isinstance(space, spaces.Box):
-        with np.errstate(over="ignore"):
-            low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-        return spaces.Box(low, high, dtype=np.float32), None
+        return _float32(space), None
     place = f" at {_dotted(path)}" if path else ""
     raise UserError(f"{name} observes {space}{place}; supported are {OBSERVATIONS}")
+
+
+def _float32(space: spaces.Box) -> spaces.Box:
+    """The Box of float32; bounds that are beyond its numbers are infinite."""
+    with np.errstate(over="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    return spaces.Box(low, high, dtype=np.float32)
 
 
 def _offset(start: Any) -> Array | None:
@@ -403,6 +408,5 @@ def adapt_action(space: spaces.Space, name: str = "the environment") -> ActionAd
     if isinstance(space, spaces.MultiBinary):
         return ActionAdapter(space, None, None, None, dtype)
     if isinstance(space, spaces.Box) and dtype.kind == "f":
-        seen = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32))
-        return ActionAdapter(seen, None, space.low, space.high, dtype)
+        return ActionAdapter(_float32(space), None, space.low, space.high, dtype)
     raise UserError(f"{name} has actions {space}; supported are {ACTIONS}")

@@ -55,7 +55,8 @@ def warn_outside(name: str, leaf: Leaf, values: Array) -> None:
     As Gymnasium's checker, of the first observations alone: who sees others learns all the same.
     """
     assert isinstance(leaf.space, Box)
-    low, high = leaf.space.low, leaf.space.high
+    # In float64: a bound may be float32's largest number.
+    low, high = leaf.space.low.astype(np.float64), leaf.space.high.astype(np.float64)
     outside = (values < low - 1e-3 * (1 + abs(low))) | (values > high + 1e-3 * (1 + abs(high)))
     if outside.any():
         warnings.warn(
