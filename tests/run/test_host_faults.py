@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import forkserver, heap, resource_tracker
@@ -282,6 +283,18 @@ def test_a_hung_environment_is_named_and_closed(processes: int, indices: tuple[i
     stream.close()
     assert time.monotonic() - began < 4
     assert not any(process.is_alive() for process in own(stream).processes)
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_answer_that_ctrl_c_left_unread_is_no_answer_to_a_reset() -> None:
+    with opened("sleep", 2) as stream:
+        stream.reset()
+        stream.step([0, 0, 0, 0])
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            stream.step([0, 0, 1, 0])
+        with pytest.raises(EnvironmentFault, match="open another stream"):
+            stream.reset()
 
 
 def test_a_timeout_that_is_kept_changes_nothing() -> None:

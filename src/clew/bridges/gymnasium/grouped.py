@@ -181,7 +181,9 @@ class GroupedEnvs(VectorSource):
 
     def _send(self, call: str, parts: Sequence[Any]) -> None:
         if self._stuck:
-            raise self._gone("its worker processes are gone; open another stream")
+            raise self._gone(
+                "its worker processes are gone, or were broken off; open another stream"
+            )
         with self._losses():
             for pipe, part in zip(self._pipes, parts, strict=True):
                 pipe.send((call, part))
@@ -189,12 +191,11 @@ class GroupedEnvs(VectorSource):
     def _await(self, timeout: float | None) -> list[Failure]:
         """What the groups answer, in at most so many seconds; None waits for ever."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if deadline is not None:
-            late = [p for p, ready in enumerate(self._pollers) if not ready(deadline)]
-            if late:
-                self._stuck = True
-                raise EnvironmentHung.after(timeout, self.name, map(self._busy, late))
         with self._losses():
+            if deadline is not None:
+                late = [p for p, ready in enumerate(self._pollers) if not ready(deadline)]
+                if late:
+                    raise EnvironmentHung.after(timeout, self.name, map(self._busy, late))
             return [failure for pipe in self._pipes for failure in pipe.recv()]
 
     def _busy(self, place: int) -> int:
@@ -205,10 +206,11 @@ class GroupedEnvs(VectorSource):
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:
         """Turns the breaking of a pipe into the error that names who broke it."""
+        # What breaks off here, Ctrl-C too, may leave an answer that would be taken for the next.
+        self._stuck = True
         try:
             yield
         except LOST as error:
-            self._stuck = True
             # The pipe breaks a moment before the process is known to be gone.
             connection.wait([process.sentinel for process in self.processes], 1.0)
             gone = [p for p, process in enumerate(self.processes) if not process.is_alive()]
@@ -217,6 +219,7 @@ class GroupedEnvs(VectorSource):
             where = f"the worker process of environment {index}" if gone else "a worker process"
             what = f"ended (exit code {codes})"
             raise self._gone(f"{where} {what}", index, what) from error
+        self._stuck = False
 
     def _gone(self, what: str, index: int | None = None, cause: str = "") -> EnvironmentFault:
         return EnvironmentFault(
