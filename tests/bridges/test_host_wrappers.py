@@ -63,6 +63,18 @@ def test_frame_skip(frames: int) -> None:
             ended = terminated or truncated
 
 
+@pytest.mark.parametrize("reward", [1, np.float32(1), np.ones(1), np.array(1.0)])
+def test_rewards_of_every_form_are_summed(reward: Any) -> None:
+    class Rewarding(Labelled):
+        def step(self, action: Any) -> Any:
+            label, _, *rest = super().step(action)
+            return label, reward, *rest
+
+    env = FrameSkip(Rewarding(lengths=(9,)), 3)
+    env.reset()
+    assert env.step(0)[1] == 3
+
+
 def test_time_limit_after_frame_skip() -> None:
     """It counts the agent's steps, truncates, and a termination in the last step stands."""
     task = gymnasium_task("labelled:Labelled", {"lengths": (9, 4), "ends": ("terminated",) * 2})

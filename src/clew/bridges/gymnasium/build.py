@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
+from clew.bridges.gymnasium.spaces import number
 from clew.bridges.gymnasium.trials import TrialEpisodes
 from clew.errors import UserError, check_call, parameters_of, raised
 from clew.names import import_own, install_hint, resolve
@@ -192,12 +193,12 @@ class FrameSkip(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """The last observation of up to `frames` steps, with the sum of their rewards."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        total = float(reward)
+        total = number("reward", reward)
         for _ in range(self.frames - 1):
             if terminated or truncated:
                 break
             observation, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
+            total += number("reward", reward)
         return observation, total, terminated, truncated, info
 
 
