@@ -285,6 +285,21 @@ def test_a_hung_environment_is_named_and_closed(processes: int, indices: tuple[i
     assert not any(process.is_alive() for process in own(stream).processes)
 
 
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_seed_is_not_lost_with_the_reset_that_failed(processes: int, tmp_path: Path) -> None:
+    """Nor what was left of it: a second reset opens the same episodes."""
+    trouble = tmp_path / "trouble"
+    with opened("reset", processes, only=str(trouble)) as stream:
+        expected = np.asarray(stream.reset().observation)
+    trouble.touch()
+    with opened("reset", processes, only=str(trouble)) as stream:
+        with pytest.raises(EnvironmentFault, match="100% out of mazes"):
+            stream.reset()
+        trouble.unlink()
+        np.testing.assert_array_equal(np.asarray(stream.reset().observation), expected)
+        assert not np.array_equal(np.asarray(stream.reset().observation), expected)
+
+
 @pytest.mark.usefixtures("default_signals")
 def test_an_answer_that_ctrl_c_left_unread_is_no_answer_to_a_reset() -> None:
     with opened("sleep", 2) as stream:

@@ -183,14 +183,15 @@ else the final observation in `final` | goes on |
 
         Args:
             seed: every environment gets its own, derived from this; without one the random
-                streams go on (at the first reset: the stream's own seed, if it has one).
+                streams go on (at the first reset: the stream's own seed, if it has one). After a
+                reset that failed its seed is that of the next one.
             timeout: seconds, as for `step_wait`.
 
         Raises:
             EnvironmentFault: an environment failed, or gave a number that is none.
             EnvironmentHung: no answer in time.
         """
-        seed, self._seed = self._seed if seed is None else seed, None
+        self._seed = seed = self._seed if seed is None else seed
         if seed is not None:
             self._rng = generator(seed)
         if self._waiting:
@@ -201,7 +202,7 @@ else the final observation in `final` | goes on |
         answer = self._asked(lambda: self._source.reset(seed, timeout))
         self._check(answer.observations)
         step = self._seen(answer, outcome)
-        self._ready = True
+        self._ready, self._seed = True, None
         return step
 
     def step(self, actions: Any, timeout: float | None = None) -> GymnasiumStep:
