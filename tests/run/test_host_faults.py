@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
 
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.processes import close_quietly, start_method, stopping_signals
@@ -23,7 +23,7 @@ from clew.bridges.gymnasium.stream import EnvironmentFault, EnvironmentHung, Gym
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.errors import UserError, notes_of
 from clew.run.runner import stop_signals
-from labelled import Labelled, Misfit, Troubled
+from labelled import Labelled, Misfit, Troubled, makers
 
 NAME = "labelled:Troubled"
 
@@ -157,6 +157,51 @@ def test_values_outside_of_the_space_of_a_vector(what: str) -> None:
     stream.step([0, 0, 0])
     with pytest.raises(EnvironmentFault, match=f"maze: environment 1 {OF_VECTORS[what]}"):
         stream.step([0, 1, 0])
+
+
+class Reshaping(VectorWrapper):
+    """A vector environment whose steps give one thing in another shape, as those on tensors may."""
+
+    reshaped, closed_too = 0, False
+
+    def step(self, actions: Any) -> Any:
+        """The inner step."""
+        answer = list(super().step(actions))
+        answer[self.reshaped] = answer[self.reshaped][:1, None]
+        return tuple(answer)
+
+    def close(self, **options: Any) -> None:
+        """The inner one, and something of its own."""
+        super().close(**options)
+        self.closed_too = True
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (0, r"observation has shape \[1, 1, 3\], expected \[2, 3\]"),
+        (1, r"reward has shape \[1, 1\], expected \[2\]"),
+        (2, r"terminated has shape \[1, 1\], expected \[2\]"),
+        (3, r"truncated has shape \[1, 1\], expected \[2\]"),
+    ],
+)
+def test_a_vector_that_answers_in_another_shape(place: int, says: str) -> None:
+    """Nothing is repeated for the other environments."""
+    vectors = Reshaping(SyncVectorEnv(makers(2)))
+    vectors.reshaped = place
+    stream = GymnasiumStream(vectors, name="maze")
+    stream.reset(0)
+    with pytest.raises(EnvironmentFault, match=f"maze: {says}"):
+        stream.step([0, 0])
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_wrapper_of_a_vector_is_closed_too(processes: bool) -> None:
+    """It may have a film to write."""
+    vectors = Reshaping(vector("raise", processes))
+    with GymnasiumStream(vectors) as stream:
+        stream.reset(0)
+    assert vectors.closed_too
 
 
 @pytest.mark.parametrize("processes", [0, 2])

@@ -37,7 +37,6 @@ from clew.bridges.gymnasium.spaces import (
 from clew.bridges.gymnasium.trials import ENDED
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, last_line, own_traceback
-from clew.names import MASK
 
 WORKING = "NEXT_STEP and SAME_STEP work"
 
@@ -171,7 +170,7 @@ class OtherVector(VectorSource):
             else:
                 answer: Any = self.vector.step(self._actions)
         observations, rewards, terminated, truncated, info = answer
-        adapted = self._adapted(observations)
+        adapted, rewards = self._adapted(observations), self._of_each("reward", rewards)
         terminated = self._flags("terminated", terminated)
         truncated = self._flags("truncated", truncated)
         cut, finals, final_masks = truncated & ~terminated, None, None
@@ -191,30 +190,39 @@ class OtherVector(VectorSource):
 
     def close(self) -> None:
         inner = self.vector.unwrapped
-        if not isinstance(inner, AsyncVectorEnv):
-            close_quietly(self.vector, 2 * CLOSE_SECONDS)  # its own processes take their time
-        elif not inner.closed:
+        if isinstance(inner, AsyncVectorEnv) and not inner.closed:
             # Gymnasium's own `close` waits for ever for a worker that hangs.
             patience = 0.0 if self._hung else CLOSE_SECONDS
             end_processes(inner.processes, inner.parent_pipes, patience, ("close", None))
             inner.error_queue.close()
             inner.error_queue.cancel_join_thread()
             inner.closed = True
+        close_quietly(self.vector, 2 * CLOSE_SECONDS)  # processes of other kinds take their time
 
     def _adapted(self, observations: Any) -> Arrays:
         for leaf in self.observations.leaves:
-            value, exact = leaf.pick(observations), exact_types(leaf.dtype)
+            with self._named():
+                value, exact = leaf.pick(observations), exact_types(leaf.dtype)
+            self._of_each(leaf.field, value, leaf.raw_shape)
             if exact and value.dtype.char not in exact and value.dtype != object:
                 wrong = lost(value, leaf.dtype)
                 self._require_none(leaf.field, wrong, value, f"values of {leaf.space}")
         return self.observations(observations)
 
     def _flags(self, name: str, values: Any) -> Array:
-        flags = np.asarray(values)
+        flags = self._of_each(name, values)
         if flags.dtype != np.bool_:
             wrong = (flags != 0) & (flags != 1)
             self._require_none(name, wrong, flags, "True or False")
         return flags.astype(np.bool_, copy=False)
+
+    def _of_each(self, field: str, values: Any, shape: tuple[int, ...] = ()) -> Array:
+        """A batch of values of this shape, one of every environment."""
+        array, expected = np.asarray(values), (self.num_envs, *shape)
+        if array.shape != expected:
+            found = f"{field} has shape {list(array.shape)}, expected {list(expected)}"
+            raise EnvironmentFault(f"{self.name}: {found}", env=self.name, field=field)
+        return array
 
     def _require_none(self, field: str, wrong: Array, values: Array, expected: str) -> None:
         require_none(self.name, field, expected, wrong, values, self._lengths)
@@ -222,10 +230,8 @@ class OtherVector(VectorSource):
     def _masks_of(self, info: Any, ended: Array) -> Array | None:
         if self._masks is None:
             return None
-        try:
+        with self._named():
             return self._masks.of_infos(info, self.num_envs, ended)
-        except AnswerError as error:
-            raise EnvironmentFault(f"{self.name}: {error}", env=self.name, field=MASK) from error
 
     def _numbers(self, info: Any, ended: Array) -> list[dict[str, float]]:
         info = _final_infos(info) if self.same_step else info
@@ -237,6 +243,15 @@ class OtherVector(VectorSource):
                 text = f"{self.name}: environment {i}: {error}"
                 raise EnvironmentFault(text, env=self.name, index=i, field=error.field) from error
         return found
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """An answer of another form, as an `EnvironmentFault`."""
+        try:
+            yield
+        except AnswerError as error:
+            text = f"{self.name}: {error}"
+            raise EnvironmentFault(text, env=self.name, field=error.field) from error
 
     @contextlib.contextmanager
     def _faults_of(self, call: str, timeout: float | None) -> Iterator[None]:
