@@ -141,7 +141,7 @@ class Lowering:
         operands = ", ".join(str(v.aval) for v in equation.invars)
         return UserError(
             f"cannot export: operation {equation.primitive.name!r} (of {operands}) is not "
-            "supported in exports; docs/deploy.md lists those that are"
+            "supported in exports; those that are have a rule in clew.deploy.rules"
         )
 
     def _equation(self, equation: Any, values: list[Value]) -> list[Value]:

@@ -188,6 +188,13 @@ def _stack(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     return low.concatenate(parts, axis)
 
 
+def _tile(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,) = _whole(low, equation, values)
+    for axis, count in enumerate(equation.params["reps"]):
+        x = low.concatenate([x] * count, axis)
+    return x
+
+
 def _slice(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     (x,), p = values, equation.params
     steps = p["strides"] or (1,) * len(x.shape)
@@ -256,12 +263,12 @@ def _any_or_all(op: str, low: "Lowering", equation: Any, values: list[Value]) ->
 
 def _argmax(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     (x,), (axis,) = _whole(low, equation, values), equation.params["axes"]
+    if x.dtype == bool:  # ONNX has none of truth values
+        x = low.emit("cast", x, dtype="int32")
     order = [i for i in range(len(x.shape)) if i != axis] + [axis]
     moved = low.transpose(x, order)
     if sign == "+":
         return low.emit("argmax", moved)
-    if x.dtype == bool:
-        return low.emit("argmax", low.emit("logical_not", moved))
     if x.dtype.kind == "f":
         return low.emit("argmax", low.emit("negative", moved))
     # The least of whole numbers has no negative of its type.
@@ -700,6 +707,7 @@ RULES: dict[str, Rule] = {
     "transpose": _transpose,
     "concatenate": _concatenate,
     "stack": _stack,
+    "tile": _tile,
     "slice": _slice,
     "split": _split,
     "rev": _reverse,
