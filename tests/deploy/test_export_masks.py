@@ -14,8 +14,10 @@ import clew
 from clew.agents.network import Agent, make_agent
 from clew.deploy import runner
 from clew.deploy.export import export_agent
+from clew.deploy.golden import record_golden
 from clew.deploy.onnx_file import is_installed
 from clew.envs.spaces import MASK, ActionMask, with_mask
+from clew.interact.policy import Moment
 from masked import Locks, masks
 from memory_samples import quick_compilation
 from slow_cases import fast_only
@@ -59,6 +61,14 @@ def test_every_form_equals_the_agent(agent: Agent, tmp_path: Path) -> None:
     assert given[rows, SIZES[0] + outputs["action"][:, 1]].all()
 
 
+def test_an_environment_may_give_a_mask_for_each_choice(agent: Agent) -> None:
+    """In the golden episode as well."""
+    parts = np.ones(3, np.int8), np.array([0, 1], np.int8)
+    met = (Moment(np.zeros(VECTOR.shape), t == 0, None, action_mask=parts) for t in range(200))
+    golden = record_golden(steps_of(agent, OBSERVED, ACTIONS), met, 0)
+    assert (golden[f"input/{MASK}"] == [True, True, True, False, True]).all()
+
+
 def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> None:
     """Which its manifest names."""
     found = export_agent(agent, OBSERVED, ACTIONS, tmp_path / "export")
@@ -69,6 +79,10 @@ def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> No
     for mask in masks(SIZES, 20):
         first, second = policy(observation, action_mask=mask.astype(np.int8))
         assert mask[first] and mask[3 + second]
+        policy.reset()
+        parts = tuple(np.split(mask.astype(np.int8), [3]))  # as MultiDiscrete.sample takes them
+        np.testing.assert_array_equal(policy(observation, action_mask=parts), (first, second))
+        policy.reset()
     for given, message in (
         (None, "sees its action mask: give action_mask=..."),
         ([1, 1, 0, 0, 0], "action_mask allows no action"),

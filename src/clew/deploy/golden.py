@@ -11,7 +11,6 @@ import numpy as np
 
 from clew.deploy import runner
 from clew.deploy.policy import PolicyStep
-from clew.envs.spaces import MASK, PREVIOUS_ACTION, PREVIOUS_ENDED, PREVIOUS_REWARD
 from clew.interact.policy import Moment
 
 WARM, STEPS = 7, 120
@@ -41,9 +40,9 @@ def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dic
     """
     act = jax.jit(_reference(step, seed))
     batched = jax.tree.map(lambda x: jnp.asarray(x)[None], step.state)
-    state, rows, previous = batched, [], None
+    read, state, rows, previous = runner.Reader(step.inputs()), batched, [], None
     for moment in itertools.islice(moments, WARM + STEPS):
-        inputs = _inputs(step, moment, previous)
+        inputs = _inputs(read, moment, previous)
         if moment.start and len(rows) > WARM and not any(row[3] for row in rows):
             poisoned = _poisoned(inputs)
             before = state
@@ -108,29 +107,17 @@ def _reference(step: PolicyStep, seed: int) -> Any:
     return act
 
 
-def _inputs(step: PolicyStep, moment: Moment, previous: Any) -> dict[str, np.ndarray]:
+def _inputs(read: runner.Reader, moment: Moment, previous: Any) -> dict[str, np.ndarray]:
     """A batch of one, as `runner.Policy` makes it."""
-    found = {}
-    for entry in step.inputs():
-        shape, kind = entry["shape"], entry["kind"]
-        value: Any = moment.observation
-        if kind == "observation":
-            for key in entry["path"]:
-                value = value[key]
-        elif kind == "start":
-            value = moment.start
-        elif kind == MASK:
-            value = moment.action_mask
-        elif moment.start or previous is None:
-            value = np.zeros(shape)
-        else:
-            value = {
-                PREVIOUS_ACTION: previous,
-                PREVIOUS_REWARD: moment.reward,
-                PREVIOUS_ENDED: moment.ended,
-            }[kind]
-        found[entry["name"]] = np.asarray(value).astype(entry["dtype"]).reshape((1, *shape))
-    return found
+    found = read(
+        moment.observation,
+        start=moment.start,
+        previous_action=previous,
+        previous_reward=moment.reward,
+        previous_ended=moment.ended,
+        action_mask=moment.action_mask,
+    )
+    return {name: value[None] for name, value in found.items()}
 
 
 def _poisoned(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy import pairs
 from clew.deploy.graph import Graph, GraphBuilder, Ref
 from clew.deploy.lower import Lowering, lower
-from clew.deploy.runner import Observations, PolicyError
+from clew.deploy.runner import PolicyError, Reader
 from clew.envs.spaces import (
     BARE,
     MASK,
@@ -73,7 +73,7 @@ def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Spac
 
 def trained_wrappers(adapter: PolicyAdapter) -> TrainedWrappers:
     """The wrappers of training for the policy of a run, which refuses what its export refuses."""
-    read = Observations(map(_observation_entry, adapter.observations.leaves))
+    read = Reader(map(_observation_entry, adapter.observations.leaves))
 
     def check(observation: Any) -> None:
         try:

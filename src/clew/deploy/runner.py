@@ -487,41 +487,60 @@ def _check_numbers(entry: dict[str, Any], given: Array, read: Array) -> None:
     raise PolicyError(f"{_field(entry)} is {given[at]}{place}, expected {expected}")
 
 
-class Observations:
-    """Reads observations as an environment gives them.
+class Reader:
+    """Reads what an environment gives as the inputs of a step.
 
     Args:
-        inputs: the manifest's entries; those of the kind "observation" count.
+        inputs: the manifest's entries.
     """
 
     def __init__(self, inputs: Iterable[dict[str, Any]]):
         self._leaves: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self._names: dict[tuple[Any, ...], dict[Any, None]] = {}
+        self._others: list[dict[str, Any]] = []
         for entry in inputs:
-            if entry["kind"] == "observation":
-                path, ends = tuple(entry.get("path", ())), entry.get("categories")
-                ends = None if ends is None else tuple(map(np.asarray, ends))
-                self._leaves.append((path, {**entry, "categories": ends}))
-                for depth, key in enumerate(path):
-                    self._names.setdefault(path[:depth], {})[key] = None
+            if entry["kind"] != "observation":
+                self._others.append(entry)
+                continue
+            path, ends = tuple(entry.get("path", ())), entry.get("categories")
+            ends = None if ends is None else tuple(map(np.asarray, ends))
+            self._leaves.append((path, {**entry, "categories": ends}))
+            for depth, key in enumerate(path):
+                self._names.setdefault(path[:depth], {})[key] = None
 
-    def __call__(self, observation: Any) -> Arrays:
-        """The arrays of an observation by the names of the inputs.
+    def __call__(self, observation: Any, **given: Any) -> Arrays:
+        """The arrays of an observation, and of what else is given, by the names of the inputs.
 
         Args:
             observation: an array, or a dict or tuple of what is read; texts, and what a dict has
                 besides, are left out.
+            given: by the kinds of the other inputs; None where it is not known.
 
         Raises:
-            PolicyError: an entry is missing, a tuple has another length, or as `read_value`; the
-                entry is named.
+            PolicyError: an entry or an input is missing, a tuple has another length, or as
+                `read_value`; the entry is named.
         """
         found: dict[tuple[Any, ...], Any] = {(): observation}
         for path, names in self._names.items():
             parts = _parts(path, found[path], names)
             for name in names:
                 found[*path, name] = parts[name]
-        return {entry["name"]: read_value(entry, found[path]) for path, entry in self._leaves}
+        read = {entry["name"]: read_value(entry, found[path]) for path, entry in self._leaves}
+        return read | {entry["name"]: _read_other(entry, given) for entry in self._others}
+
+
+def _read_other(entry: dict[str, Any], given: Mapping[str, Any]) -> Array:
+    """One input that is no observation."""
+    kind = entry["kind"]
+    value = given.get(kind)
+    if kind.startswith("previous") and given["start"]:
+        value = np.zeros(entry["shape"])
+    elif value is None:
+        how = kind.removeprefix("previous_")
+        raise PolicyError(f"this policy sees its {kind.replace('_', ' ')}: give {how}=...")
+    elif "splits" in entry and isinstance(value, tuple | list) and np.ndim(value[0]):
+        value = np.concatenate([np.ravel(part) for part in value])  # one mask for each choice
+    return read_value(entry, value)
 
 
 class Policy:
@@ -535,12 +554,13 @@ class Policy:
     def __init__(self, path: str | Path = ".", model: Model | None = None):
         self.model = Model(path) if model is None else model
         self.manifest = self.model.manifest
-        self._observations = Observations(self.model.inputs.values())
+        self._read = Reader(self.model.inputs.values())
         self.reset()
 
     def reset(self) -> None:
         """Forgets everything, as before the first observation."""
         self.state, self.outputs, self._fresh = self.model.init_state(1), None, True
+        self._action: Array | None = None
 
     def __call__(
         self,
@@ -562,32 +582,20 @@ class Policy:
         Raises:
             PolicyError: the observation is none of its space, or the reward or mask is missing.
         """
-        start = bool(start) or self._fresh
-        given = {"start": start, "previous_reward": reward, "previous_ended": ended}
-        given["action_mask"] = action_mask
-        read = self._observations(observation)
-        for name, entry in self.model.inputs.items():
-            if name not in read:
-                read[name] = self._read(entry, given)
+        read = self._read(
+            observation,
+            start=bool(start) or self._fresh,
+            previous_action=self._action,
+            previous_reward=reward,
+            previous_ended=ended,
+            action_mask=action_mask,
+        )
         inputs = {name: value[None] for name, value in read.items()}
         self.outputs, self.state = self.model.step(self.state, inputs)
         self._fresh = False
-        self._action = self.outputs["action"][0]
-        action = self._action.astype(self.manifest["action"]["dtype"])
+        self._action = chosen = self.outputs["action"][0]
+        action = chosen.astype(self.manifest["action"]["dtype"])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iu" else action
-
-    def _read(self, entry: dict[str, Any], given: dict[str, Any]) -> Array:
-        """One input that is no observation."""
-        kind = entry["kind"]
-        value = given.get(kind)
-        if kind.startswith("previous") and given["start"]:
-            value = np.zeros(entry["shape"])
-        elif kind == "previous_action":
-            value = self._action
-        elif value is None:
-            how = kind.removeprefix("previous_")
-            raise PolicyError(f"this policy sees its {kind.replace('_', ' ')}: give {how}=...")
-        return read_value(entry, value)
 
 
 def read_export(path: str | Path) -> dict[str, bytes]:
