@@ -51,6 +51,14 @@ class Outside(gymnasium.Env):
         return np.full(3, 50.0), {}
 
 
+class Rewarding(Outside):
+    """Rewards with arrays of one number."""
+
+    def step(self, action: Any) -> Any:
+        """Earns 1."""
+        return np.zeros(3), np.ones(1), False, False, {}
+
+
 def forgotten() -> None:
     """Returns nothing."""
 

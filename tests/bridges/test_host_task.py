@@ -1,5 +1,6 @@
 """Gymnasium environments by name: ids, factories, their seeds, and one line for every mistake."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,9 @@ from gymnasium import spaces
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import start_method
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact.hosted_task import HostedTask
 from clew.names import install_hint
 from labelled import Labelled
 
@@ -128,6 +131,16 @@ def test_an_observation_outside_of_its_space() -> None:
     with gymnasium_task("slips_of_envs:Outside").open(2) as stream:
         with pytest.warns(UserWarning, match="gave 50 in its observation, outside of the space"):
             assert np.all(np.asarray(stream.reset(seed=0).observation) == 50)
+
+
+def test_rewards_that_are_arrays_of_one_number() -> None:
+    """A stream and a policy read them."""
+    task = gymnasium_task("slips_of_envs:Rewarding")
+    with task.open(2, wrappers=WrapperConfig(frame_skip=2)) as stream, pytest.warns(match="50"):
+        stream.reset(seed=0)
+        assert stream.step([0, 0]).reward.tolist() == [2, 2]
+    moments = HostedTask(task, WrapperConfig()).moments(lambda *_, **__: 0, longest=3)
+    assert [moment.reward for moment in itertools.islice(moments, 3)] == [None, 1.0, 1.0]
 
 
 def test_an_id_that_only_this_process_knows() -> None:

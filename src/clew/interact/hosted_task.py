@@ -20,7 +20,7 @@ from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout, empty_memories
 from clew.bridges.gymnasium.build import takes
-from clew.bridges.gymnasium.spaces import adapt_action
+from clew.bridges.gymnasium.spaces import adapt_action, number
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
 from clew.bridges.gymnasium.trials import ENDED
@@ -201,8 +201,8 @@ class HostedTask(Task):
         with stream:
             player = _player(agent, stream, statistics, how.greedy, (*FILMED, "own_reward"))
             now = stream.reset()
-            for number in range(how.episodes):
-                key = jax.random.fold_in(jax.random.key(how.seed), number)
+            for episode in range(how.episodes):
+                key = jax.random.fold_in(jax.random.key(how.seed), episode)
                 rows, pictures = [], [_picture(env)]
                 for then, row in itertools.islice(player.steps(now, key), how.max_steps):
                     now = then
@@ -263,7 +263,8 @@ class HostedTask(Task):
                     if any(ends):
                         break
                     ended = bool(info.get(ENDED))
-                    moment = Moment(observation, False, float(reward), ended, info.get(mask))
+                    earned = number("reward", reward)
+                    moment = Moment(observation, False, earned, ended, info.get(mask))
         finally:
             env.close()
             os.chdir(folder)
@@ -340,7 +341,7 @@ class HostPlayer:
             for own, left in zip(found, rows, strict=True):
                 own += [Played({}, len(left), CUT, {})] * bool(left)
             key = jax.random.fold_in(key, 1)
-        return [own[number] for number in range(each) for own in found]
+        return [own[episode] for episode in range(each) for own in found]
 
     def _play_on(
         self,
