@@ -57,6 +57,8 @@ class Counting(gymnasium.Env):
             raise gymnasium.error.DependencyNotInstalled("no brush; pip install brush")
         if self._draws == "words":
             return "step"
+        if self._draws == "nothing":
+            return super().render()
         picture = np.zeros((4, 4, 3), np.uint8)
         picture[0, 0] = self._step
         return picture
@@ -149,6 +151,7 @@ def test_the_tasks_own_rewards_are_reported_beside_those_learned_from() -> None:
     [
         (False, "no brush; pip install"),
         ("words", r"its render gives 'step', expected an array \[height"),
+        ("nothing", "it has no render"),
     ],
 )
 def test_what_cannot_draw_is_shown_as_numbers(draws: Any, says: str) -> None:
@@ -157,6 +160,16 @@ def test_what_cannot_draw_is_shown_as_numbers(draws: Any, says: str) -> None:
         recording = played(agent, side, episodes=1)[0]
     assert recording.pictures is None
     assert Film(recording, Caption("a"))[0].shape[1] == 960
+
+
+def test_a_registered_environment_that_takes_no_render_mode() -> None:
+    """Its observations are shown, without a word."""
+    gymnasium.register("clew-test/Plain-v0", entry_point=lambda: Counting())
+    try:
+        agent, side = make(env="gymnasium:clew-test/Plain-v0")
+        assert played(agent, side, episodes=1)[0].pictures is None
+    finally:
+        del gymnasium.registry["clew-test/Plain-v0"]
 
 
 @pytest.mark.parametrize("task", ["MemoryChain", "Bandit"])

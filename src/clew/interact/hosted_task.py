@@ -19,7 +19,7 @@ from jaxtyping import PRNGKeyArray
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout, empty_memories
-from clew.bridges.gymnasium.build import takes
+from clew.bridges.gymnasium.build import takes_render_mode
 from clew.bridges.gymnasium.spaces import adapt_action, number
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
@@ -227,7 +227,7 @@ class HostedTask(Task):
         if environment.vector:
             return environment.open(1, seed=seed, wrappers=wrappers, frozen=True), None
         options = dict(environment.options)
-        if takes(self.name, "render_mode"):
+        if takes_render_mode(self.name):
             options.setdefault("render_mode", "rgb_array")
         env = dataclasses.replace(environment, options=options).builder(wrappers)()
         # Wrappers of a single environment are applied already.
@@ -443,8 +443,9 @@ def _renders(env: gymnasium.Env) -> bool:
     try:
         env.reset()
         picture: Any = env.render()
-    except gymnasium.error.DependencyNotInstalled as error:
-        warnings.warn(f"no pictures of the environment: {error}", UserWarning, stacklevel=2)
+    except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
+        what = str(error) or "it has no render"
+        warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
         return False
     if np.ndim(picture) != 3:
         what = f"its render gives {one_line(picture)}, expected an array [height, width, 3]"

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
@@ -63,7 +63,7 @@ class EnvBuilder:
         """
         filmed = bool(self.video_every) and index == 0
         options = dict(self.options)
-        if filmed and takes(self.name, "render_mode"):
+        if filmed and takes_render_mode(self.name, self.spec):
             options.setdefault("render_mode", "rgb_array")
         env = build(self.name, options, self.spec)
         if self.frame_skip > 1:
@@ -171,12 +171,18 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
         raise raised(name, "while it was built", error) from error
 
 
-def takes(name: str, option: str) -> bool:
-    """Whether an environment by name takes an option; `gymnasium.make` may take any."""
-    if name.startswith(GYMNASIUM):
-        return True
-    parameters = parameters_of(resolve(name))
-    return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+def takes_render_mode(name: str, spec: EnvSpec | None = None) -> bool:
+    """Whether what makes an environment by name takes a `render_mode`, as far as that is known."""
+    if not name.startswith(GYMNASIUM):
+        factory = resolve(name)
+    else:
+        spec = spec or gymnasium.registry.get(name.rpartition(":")[2])
+        entry = None if spec is None else spec.entry_point
+        if entry is None:
+            return True
+        factory = load_env_creator(entry) if isinstance(entry, str) else entry
+    parameters = parameters_of(factory)
+    return "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 class FrameSkip(gymnasium.Wrapper):
