@@ -190,6 +190,20 @@ def test_names_of_every_kind_compile(tmp_path: Path) -> None:
     ]
 
 
+def test_a_program_of_two_files_has_the_weights_once(tmp_path: Path) -> None:
+    (tmp_path / "policy.hpp").write_bytes(header_file(named(["a"]), "test"))
+    (tmp_path / "other.cpp").write_text(
+        '#include "policy.hpp"\nconst void* other() { return policy::detail::w0; }\n'
+    )
+    (tmp_path / "main.cpp").write_text(
+        '#include "policy.hpp"\nconst void* other();\n'
+        "int main() { return other() != policy::detail::w0; }\n"
+    )
+    command = [COMPILER, "-std=c++17", "main.cpp", "other.cpp", "-o", "two"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "two"], check=True)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

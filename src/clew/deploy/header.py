@@ -278,7 +278,7 @@ class _Writer:
         if value.name not in self.constants:
             name = f"w{len(self.constants)}"
             numbers = ", ".join(_literal(value.array))
-            line = f"static const {_TYPES[dtype]} {name}[] = {{{numbers}}};"
+            line = f"inline const {_TYPES[dtype]} {name}[] = {{{numbers}}};"
             self.constants[value.name] = f"{line}  // {_comment(value.name)} {list(value.shape)}"
         name = f"w{list(self.constants).index(value.name)}"
         return _whole(name, value.shape, dtype)
@@ -452,7 +452,7 @@ def header_file(traced: Traced, policy: str) -> bytes:
         writer.node(node)
     _results(writer, traced)
     ends, blocks = writer.layout()
-    work = [f"static {_TYPES[kind]} work_{kind}[{size}];" for kind, size in ends.items()]
+    work = [f"inline {_TYPES[kind]} work_{kind}[{size}];" for kind, size in ends.items()]
     lines = [
         _ABOUT.format(policy=policy, includes="\n".join(f"#include <{n}>" for n in INCLUDES)),
         _struct("Inputs", traced.inputs),
