@@ -219,3 +219,4 @@ def test_round_numbers_and_the_axis() -> None:
     assert TimeAxis(4).ticks() == [0, 1, 2, 3]
     assert TimeAxis(10).middle(9) < TimeAxis(10).left(10) == TimeAxis(5).left(5)
     assert [written(x) for x in (0.001, -1.5, 12345.6, 0.25)] == ["0", "\u22121.5", "12346", "0.25"]
+    assert written(float("nan")) == "nan"

@@ -12,7 +12,7 @@ from clew.interact.episodes import Recording
 def written(number: float) -> str:
     """A number in few letters, with a true minus sign."""
     size = abs(number)
-    text = f"{number:.0f}" if size >= 1000 else f"{number:.3g}" if size >= 0.005 else "0"
+    text = "0" if size < 0.005 else f"{number:.0f}" if size >= 1000 else f"{number:.3g}"
     return text.replace("-", "\u2212")
 
 
