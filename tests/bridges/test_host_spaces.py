@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from clew.bridges.gymnasium.build import EnvBuilder
+from clew.bridges.gymnasium.faults import AnswerError
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.spaces import adapt_action, adapt_observation
@@ -149,6 +150,13 @@ def test_a_task_names_unsupported_spaces() -> None:
     """When it is looked for, before anything is opened."""
     with pytest.raises(UserError, match="labelled:Strange has actions Text"):
         gymnasium_task("labelled:Strange", {"action": spaces.Text(3)})
+
+
+@pytest.mark.parametrize("value", [300, 0.5, -1])
+def test_what_bytes_cannot_hold_is_named(value: float) -> None:
+    """Also in a final observation, which no step shows."""
+    with pytest.raises(AnswerError, match=f"observation has a value {value}, its space is Box"):
+        adapt_observation(spaces.Box(0, 255, (2,), np.uint8))(np.array([1, value]))
 
 
 def test_bounds_may_be_the_largest_numbers_of_their_type() -> None:

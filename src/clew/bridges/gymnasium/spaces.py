@@ -81,15 +81,12 @@ class Leaf:
 
     def adapt(self, value: Array) -> Array:
         """A value [...], or a batch of values [B, ...], as the agent sees it; always a copy."""
-        if value.dtype == object or value.shape[value.ndim - len(self.raw_shape) :] != (
-            self.raw_shape
-        ):
+        lead, exact = value.ndim - len(self.raw_shape), exact_types(self.dtype)
+        if value.dtype.kind not in "biufc" or value.shape[lead:] != self.raw_shape:
             raise self.misfit(value)
-        if value.dtype.kind not in "?biufc":
-            raise self.misfit(value)
-        if is_categorical(self.space) and value.dtype.kind not in exact_types(self.dtype):
+        if exact and value.dtype.char not in exact:
             require_exact(self, value)
-        batch = value.shape[: value.ndim - len(self.raw_shape)]
+        batch = value.shape[:lead]
         adapted = value.astype(self.dtype).reshape((*batch, *self.shape))
         return adapted if self.offset is None else adapted - self.offset
 
