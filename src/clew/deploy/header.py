@@ -121,9 +121,8 @@ class _View:
     def in_order(self) -> bool:
         """Whether its numbers lie one after another."""
         wanted = _row_major(self.shape)
-        return self.literal or all(
-            n == 1 or a == b for n, a, b in zip(self.shape, self.strides, wanted, strict=True)
-        )
+        steps = zip(self.shape, self.strides, wanted, strict=True)
+        return all(n == 1 or a == b for n, a, b in steps)
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -247,12 +246,6 @@ class _Writer:
         self._write(out, views, _loops(shape, body))
         return out
 
-    def in_order(self, view: _View) -> _View:
-        """The same numbers one after another."""
-        if view.in_order and not view.literal:
-            return view
-        return self.elementwise("copy", view.shape, view.dtype, [view])
-
     def block(self, shape: Sequence[int], dtype: str) -> _View:
         """A block that is written once."""
         name = f"t{len(self._sizes)}"
@@ -310,9 +303,9 @@ class _Writer:
 def _reshape(writer: _Writer, view: _View, rank: int, shape: list[int]) -> _View:
     if view.literal:
         return _View(view.block, tuple(shape), (0,) * len(shape), view.dtype, literal=True)
-    ordered = writer.in_order(view)
-    strides = _row_major(shape)
-    return _View(ordered.block, tuple(shape), strides, view.dtype, ordered.offset)
+    if not view.in_order:
+        view = writer.elementwise("copy", view.shape, view.dtype, [view])
+    return _View(view.block, tuple(shape), _row_major(shape), view.dtype, view.offset)
 
 
 def _expand(writer: _Writer, view: _View, shape: list[int]) -> _View:

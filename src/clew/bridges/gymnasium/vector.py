@@ -237,21 +237,19 @@ class OtherVector(VectorSource):
         info = _final_infos(info) if self.same_step else info
         found: list[dict[str, float]] = [{} for _ in ended]
         for i in np.flatnonzero(ended).tolist():
-            try:
+            with self._named(i):
                 found[i] = numbers_of_info(_info_of(info, i), self._metrics)
-            except AnswerError as error:
-                text = f"{self.name}: environment {i}: {error}"
-                raise EnvironmentFault(text, env=self.name, index=i, field=error.field) from error
         return found
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """An answer of another form, as an `EnvironmentFault`."""
+    def _named(self, index: int | None = None) -> Iterator[None]:
+        """An answer of another form, of all or of one environment, as an `EnvironmentFault`."""
         try:
             yield
         except AnswerError as error:
-            text = f"{self.name}: {error}"
-            raise EnvironmentFault(text, env=self.name, field=error.field) from error
+            which = "" if index is None else f"environment {index}: "
+            text, field = f"{self.name}: {which}{error}", error.field
+            raise EnvironmentFault(text, env=self.name, index=index, field=field) from error
 
     @contextlib.contextmanager
     def _faults_of(self, call: str, timeout: float | None) -> Iterator[None]:
