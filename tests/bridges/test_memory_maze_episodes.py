@@ -108,8 +108,11 @@ def test_a_process_forked_after_drawing_is_told_instead_of_hanging(
         ({"size": "9x9"}, "size must be one of 9, 11, 13, 15, got '9x9'"),
         ({"control_freq": 3}, "control_freq must be one of 1, 2, 4, 5, .*, 200, got 3"),
         ({"control_freq": True}, "control_freq must be one of"),
-        ({"camera_resolution": 32}, "camera_resolution must be an integer from 64 to 480, got 32"),
-        ({"render_resolution": 1.5}, "render_resolution must be an integer from 64 to 480"),
+        ({"camera_resolution": 32}, "camera_resolution must be an integer of at least 64, got 32"),
+        (
+            {"render_resolution": 1.5},
+            "render_resolution must be an integer of at least 64, got 1.5",
+        ),
         ({"render_camera": "tops"}, "render_camera 'tops'; did you mean 'top'"),
         ({"render_mode": "human"}, "unknown render_mode 'human'; known: rgb_array"),
     ],

@@ -34,7 +34,7 @@ from clew.envs.gymnasium_api import (
     require_running,
     require_unforked,
 )
-from clew.errors import UserError, require_choice
+from clew.errors import UserError, require_at_least, require_choice
 
 SIZES = {9: (3, 250), 11: (4, 500), 13: (5, 750), 15: (6, 1000)}  # targets, seconds
 PHYSICS_RATE = 200  # steps of physics a second
@@ -112,8 +112,8 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
     ):
         _require_one_of("size", size, SIZES)
         _require_one_of("control_freq", control_freq, CONTROL_RATES)
-        _require_pixels("camera_resolution", camera_resolution)
-        _require_pixels("render_resolution", render_resolution)
+        require_at_least("camera_resolution", camera_resolution, LEAST_PIXELS, MOST_PIXELS)
+        require_at_least("render_resolution", render_resolution, LEAST_PIXELS, MOST_PIXELS)
         require_choice("render_camera", render_camera, CAMERAS)
         require_render_mode(render_mode, self.metadata["render_modes"])
         self.size = size
@@ -232,13 +232,6 @@ def _extra_space(size: int, image: Box) -> Dict:
 def _require_one_of(name: str, value: Any, choices: Any) -> None:
     if isinstance(value, bool) or value not in choices:
         raise UserError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
-
-
-def _require_pixels(name: str, value: Any) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not LEAST_PIXELS <= value <= MOST_PIXELS:
-        bounds = f"from {LEAST_PIXELS} to {MOST_PIXELS}"
-        raise UserError(f"{name} must be an integer {bounds}, got {value!r}")
 
 
 def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
