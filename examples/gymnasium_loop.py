@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import clew
-from clew.agents.learners.a2c import A2C, learn_a2c
+from clew.agents.learners.a2c import A2C
 from clew.agents.learners.base import init_optimiser
 from clew.agents.network import Agent, NetworkConfig
-from clew.agents.trajectory import Trajectory, refresh_all
+from clew.agents.trajectory import Rollout, Trajectory, refresh_all
 
 TASK = "clew:clew/TMaze-v0"
 SETTINGS = clew.A2CConfig(num_envs=8, rollout_length=32, learning_rate=3e-3)
@@ -49,7 +49,7 @@ def act(agent: Agent, seen: Seen) -> tuple[Any, jax.Array, jax.Array, jax.Array,
 
 def rollout(
     envs: gymnasium.vector.VectorEnv, agent: Agent, seen: Seen
-) -> tuple[Trajectory, Seen, list[bool]]:
+) -> tuple[Rollout, Seen, list[bool]]:
     """Steps all environments `rollout_length` times.
 
     Returns:
@@ -81,7 +81,7 @@ def rollout(
         value=jnp.stack(values),
         state0=state0,
     )
-    return trajectory, seen, successes
+    return Rollout.cut(trajectory, (state0,), seen.memory), seen, successes
 
 
 def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
@@ -92,9 +92,9 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
     memory_key, head_key, act_key, learn_key = jax.random.split(jax.random.key(0), 4)
     memory = clew.make_memory("gru", input_size=16, key=memory_key, hidden_size=32)
     agent = Agent(memory, 4, key=head_key, network=NetworkConfig(head_size=32))
-    optimiser = A2C(SETTINGS).optimiser
-    learner_state = init_optimiser(optimiser, agent)
-    update = eqx.filter_jit(learn_a2c)
+    learner = A2C(SETTINGS)
+    learner_state = init_optimiser(learner.optimiser, agent)
+    update = eqx.filter_jit(learner.learn)
 
     batch = SETTINGS.num_envs
     states = jax.vmap(lambda _: agent.init_state())(jnp.arange(batch))
@@ -102,11 +102,9 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
     seen = Seen(first, np.ones(batch, bool), np.zeros(batch, bool), states, act_key)
     shares, recent = [], []
     for i in range(1, updates + 1):
-        trajectory, seen, successes = rollout(envs, agent, seen)
+        steps, seen, successes = rollout(envs, agent, seen)
         recent += successes
-        agent, learner_state, _ = update(
-            agent, learner_state, trajectory, learn_key, SETTINGS, optimiser
-        )
+        agent, learner_state, _ = update(agent, learner_state, steps, learn_key)
         # What the memory keeps ready (keys and values) was made with the old parameters.
         seen = seen._replace(memory=refresh_all(agent, seen.memory, batch))
         if i % 20 == 0:

@@ -122,7 +122,6 @@ def test_what_jax_is_set_to_around_a_training_holds_for_its_program(tmp_path, mo
 
     def noted(*args: Any) -> Any:
         seen.append(jax.config.values["jax_default_matmul_precision"])
-        seen.append(jax.config.jax_default_matmul_precision)
         return make(*args)
 
     monkeypatch.setattr(train, "make_program", noted)

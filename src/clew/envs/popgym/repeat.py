@@ -97,7 +97,7 @@ class RepeatPrevious(_Repeat):
     def __init__(
         self, difficulty: str = "easy", num_decks: int | None = None, k: int | None = None
     ):
-        super().__init__(difficulty, num_decks)
+        Dealt.__init__(self, difficulty, num_decks)  # type checkers see another one in between
         (self.k,) = sized(self.SIZES, difficulty, k=k)
         require_at_least("k", self.k, 1)
         if self.k >= self.num_cards:
