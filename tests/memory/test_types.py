@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.memory import MEMORIES, scan_steps
+from clew.memory import MEMORIES, make_memory, scan_steps
 from clew.memory.laws.runs import cast, unroll
-from memory_samples import INPUT_SIZE, episodes, quick_compilation, sample
+from clew.memory.parts.blocks import LayerNorm, RMSNorm, standardise, unit
+from memory_samples import INPUT_SIZE, SMALL, episodes, quick_compilation, sample
 from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
@@ -56,6 +57,37 @@ def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: 
     np.testing.assert_allclose(ys, zs, atol=0.05 * scale if precision == "bfloat16" else 1e-13)
     difference = np.max(np.abs(np.asarray(ys, np.float64) - expected))
     assert difference < (0.1 * scale if precision == "bfloat16" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [RMSNorm(4), LayerNorm(4), lambda x: standardise(x, 1e-5), lambda x: unit(x, 1e-12)],
+)
+def test_a_norm_has_a_gradient_in_half_precision(function: Any, ordinary_promotion: None) -> None:
+    """Of numbers so small or large that their squares, and powers of 1 / epsilon, are too."""
+    function = cast(function, "float16")
+    for size in (1e-4, 1e-3, 1e3):
+        x = (size * jnp.arange(1.0, 5.0)).astype(jnp.float16)
+        y, gradient = jax.value_and_grad(lambda x: jnp.sum(function(x)[:2]))(x)
+        assert y.dtype == gradient.dtype == jnp.float16
+        assert np.isfinite(y) and np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", fast_only(["shm", "gated_delta_net"], "shm"))
+def test_half_precision_divides_by_nothing(name: str, ordinary_promotion: None) -> None:
+    """Where all of a key is cut off, and where what a head reads is nearly nothing."""
+    options = SMALL[name] | {"num_layers": 1, "backend": "xla"}
+    single = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **options)
+    memory = cast(single, "float16")
+    xs, starts = episodes(TIME)
+
+    @eqx.filter_jit
+    def loss(memory: Any) -> Any:
+        return jnp.sum(memory.unroll(memory.init_state(), jnp.asarray(xs), starts)[1])
+
+    value, gradient = eqx.filter_value_and_grad(loss)(memory)
+    assert np.isfinite(value)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
 @pytest.mark.parametrize("name", ["lstm", "relit"])

@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array, Complex, Float, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, MOST_PARTS, require_at_least
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, standardise, wide
 from clew.memory.parts.diagonal import DiagonalMixer
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.state_space import polar
 
 _FASTEST = math.log(np.finfo(np.float64).max) / 1024 - 0.02
 """The largest a at the start. In the authors' code a sum over 1,024 steps is divided by exp(-a t),
@@ -81,7 +82,7 @@ class FFMMixer(DiagonalMixer):
         z = self.mix(jnp.concatenate(parts, axis=-1).astype(x.dtype))
         gate, skipped = jnp.split(self.skip(x), 2, axis=-1)
         gate = jax.nn.sigmoid(gate)
-        return _standardised(z) * gate + skipped * (1.0 - gate)
+        return standardise(z, 1e-5) * gate + skipped * (1.0 - gate)  # the epsilon is PyTorch's
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """What is kept of every trace, exp(-|a|), and how far the two gates are open."""
@@ -97,16 +98,7 @@ class FFMMixer(DiagonalMixer):
 
     def _factors(self) -> Complex[Array, "traces contexts"]:
         """g, by which a step multiplies the state."""
-        numbers = jnp.promote_types(self.decay.dtype, jnp.float32)  # no complex ones are narrower
-        size = jnp.exp(-jnp.abs(self.decay)).astype(numbers)[:, None]
-        omega = self.frequency.astype(numbers)[None, :]
-        return jax.lax.complex(size * jnp.cos(omega), size * jnp.sin(omega))
-
-
-def _standardised(z: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-    """Layer normalisation without parameters; the epsilon is PyTorch's."""
-    centred = z - jnp.mean(z, axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + 1e-5)
+        return polar(-jnp.abs(wide(self.decay))[:, None], wide(self.frequency)[None, :])
 
 
 class FFM(MixerStack):

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, check_heads, unit
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
@@ -18,6 +18,9 @@ from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
 
 Decay = Literal["learned", "none"]
+
+EPSILON = 1e-6
+"""Of the lengths of keys and queries, that of the authors' code."""
 
 
 class GatedDeltaMixer(MatrixMixer):
@@ -86,15 +89,15 @@ class GatedDeltaMixer(MatrixMixer):
         log_keep, *rates = self._rates(x)
         if self.num_householder == 1:
             (key, value), (rate,) = others, rates
-            return MatrixInputs(_unit(query), _unit(key), value, log_keep, rate)
+            return MatrixInputs(unit(query, EPSILON), unit(key, EPSILON), value, log_keep, rate)
         steps = self.num_householder
         keys, values, rates = (
             jnp.stack(each, axis=axis)
             for each, axis in ((others[:steps], -3), (others[steps:], -3), (rates, -2))
         )
-        queries = jnp.broadcast_to(jnp.expand_dims(_unit(query), -3), keys.shape)
+        queries = jnp.broadcast_to(jnp.expand_dims(unit(query, EPSILON), -3), keys.shape)
         decays = jnp.stack([log_keep] + [jnp.zeros_like(log_keep)] * (steps - 1), axis=-2)
-        return MatrixInputs(queries, _unit(keys), values, decays, rates)
+        return MatrixInputs(queries, unit(keys, EPSILON), values, decays, rates)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """a and b of every head and step."""
@@ -110,11 +113,6 @@ class GatedDeltaMixer(MatrixMixer):
             log_keep = jnp.zeros_like(log_keep)
         largest = 2.0 if self.negative_eigenvalues else 1.0
         return [log_keep, *(largest * jax.nn.sigmoid(b) for b in of_b)]
-
-
-def _unit(x: Float[Array, "*lead head"]) -> Float[Array, "*lead head"]:
-    """Of length 1; the epsilon is that of the authors' code."""
-    return x * jax.lax.rsqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True) + 1e-6)
 
 
 class GatedDeltaNet(MixerStack):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads, like
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads, like, unit
 from clew.memory.parts.convolution import TokenShift
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import in_heads
@@ -148,8 +148,7 @@ class RWKV7Mixer(Mixer):
         r, k, v, log_keep, rate, removed = (
             in_heads(x, len(self.bonus)) for x in (r, k, v, log_keep, rate, removed)
         )
-        square = jnp.sum(jnp.square(removed), axis=-1, keepdims=True)
-        removed = removed * jax.lax.rsqrt(square + 1e-12)
+        removed = unit(removed, 1e-12)
         return MatrixInputs(r, k, v, log_keep, erase=Erase(removed, rate * removed))
 
     def _finish(

@@ -11,11 +11,11 @@ from jaxtyping import Array, Complex, Float, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, require_rate
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init
+from clew.memory.parts.blocks import Init, wide
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex, wide
+from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex
 
 SLOWEST = -1e-4
 """The largest real part of an eigenvalue that is bounded, that of the authors' code."""

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, require_at_least, require_rate
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, wide
 from clew.memory.parts.linear_recurrence import ScanBackend, advance, advance_states
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
@@ -134,8 +134,9 @@ class SHMMixer(Mixer):
 
     def _shares(self, x: Float[Array, "*lead key"]) -> Float[Array, "*lead key"]:
         """Not negative, and of sum 1."""
-        positive = jax.nn.relu(x)
-        return positive / (jnp.sum(positive, axis=-1, keepdims=True) + self.epsilon)
+        positive = wide(jax.nn.relu(x))  # epsilon is 0 in half precision
+        shares = positive / (jnp.sum(positive, axis=-1, keepdims=True) + self.epsilon)
+        return shares.astype(x.dtype)
 
 
 class SHM(MixerStack):

@@ -30,6 +30,27 @@ def check_heads(num_heads: int, head_size: int) -> None:
     require_at_least("num_heads x head_size", num_heads * head_size, 1, LARGEST_SIZE)
 
 
+def wide(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """In single precision at least."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def standardise(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:
+    """(x - mean) / sqrt(var + epsilon) over the last axis.
+
+    In half precision the root's derivative, 1 / sqrt(epsilon)^3, would be beyond all numbers.
+    """
+    centred = wide(x) - jnp.mean(wide(x), axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+    return (centred * jax.lax.rsqrt(variance + epsilon)).astype(x.dtype)
+
+
+def unit(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:
+    """x / sqrt(sum x^2 + epsilon) over the last axis, as wide as in `standardise`."""
+    square = jnp.sum(jnp.square(wide(x)), axis=-1, keepdims=True)
+    return (wide(x) * jax.lax.rsqrt(square + epsilon)).astype(x.dtype)
+
+
 def like(vector: Float[Array, " n"], x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
     """A parameter vector repeated over the leading axes of `x`; broadcasting said aloud."""
     return jnp.broadcast_to(vector, x.shape)
@@ -132,9 +153,7 @@ class LayerNorm(eqx.Module):
         self.epsilon = epsilon
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-        centred = x - jnp.mean(x, axis=-1, keepdims=True)
-        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-        normed = centred * jax.lax.rsqrt(variance + self.epsilon)
+        normed = standardise(x, self.epsilon)
         return normed * like(self.scale, x) + like(self.offset, x)
 
 
@@ -150,8 +169,8 @@ class RMSNorm(eqx.Module):
         self.scale = initial.constant(size, 1.0)
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-        square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
-        return x * jax.lax.rsqrt(square + 1e-6) * like(self.scale, x)
+        square = jnp.mean(jnp.square(wide(x)), axis=-1, keepdims=True)
+        return (wide(x) * jax.lax.rsqrt(square + 1e-6)).astype(x.dtype) * like(self.scale, x)
 
 
 class MLP(eqx.Module):

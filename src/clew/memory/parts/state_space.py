@@ -10,7 +10,7 @@ from jaxtyping import Array, Complex, Float, PRNGKeyArray
 
 from clew.errors import require_choice
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, like
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, like, wide
 from clew.memory.parts.diagonal import DiagonalMixer
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
@@ -99,13 +99,8 @@ class StateSpaceMixer(DiagonalMixer):
         return {"|lambda|": MemoryMap(jnp.broadcast_to(keep, (len(xs), len(keep))), "keep")}
 
 
-def wide(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """In single precision at least: there are no complex numbers of less."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
-
-
 def to_complex(real: Array, imag: Array) -> Array:
-    """The complex numbers of two parts."""
+    """The complex numbers of two parts; there are none of less than single precision."""
     return jax.lax.complex(wide(real), wide(imag))
 
 
