@@ -522,6 +522,14 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: clew.make_memory("gru", input_size=3, key=0),
         "key must be a random key",
     ),
+    "make with text as the key": (
+        lambda: clew.make_memory("gru", input_size=3, key="seed"),
+        "key must be a random key",
+    ),
+    "make with several keys": (
+        lambda: clew.make_memory("gru", input_size=3, key=jax.random.split(KEY)),
+        "key must be a random key",
+    ),
     "a state of another memory": (lambda: step(memory("lstm").init_state()), "init_state"),
     "a state of another size": (lambda: step(memory(hidden_size=4).init_state()), "init_state"),
     "a state with a batch axis": (lambda: step(jnp.zeros((2, 8))), "no batch axis"),

@@ -235,7 +235,8 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
     """Refuses options that something named by a user does not take.
 
     Raises:
-        UserError: for an unknown option, with the nearest ones, or one that is missing.
+        UserError: for an unknown option, with the nearest ones, one that is missing, or text for a
+            flag, all of which would count as True.
     """
     try:
         signature = inspect.signature(called)
@@ -258,6 +259,10 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
         signature.bind(*args, **options)
     except TypeError as error:
         raise UserError(f"{name} cannot be called with what it is given: {error}") from error
+    for parameter in parameters:
+        given = options.get(parameter.name)
+        if isinstance(given, str) and parameter.annotation in (bool, "bool"):
+            raise UserError(f"{parameter.name} of {name} must be True or False, got {given!r}")
 
 
 def call_own(name: str, called: Callable[..., Any], /, *args: Any, **options: Any) -> Any:

@@ -113,11 +113,14 @@ def test_a_window_is_at_least_one(name: str) -> None:
         ("gru", "init", "zeros"),
         ("none", "init", "zeros"),
         ("lstm", "forget_bias", float("nan")),
+        ("lstm", "forget_bias", "one"),
+        ("universal", "halting", "no"),
+        ("min_lstm", "normalised", "False"),
     ],
 )
 def test_impossible_values_are_refused(name: Any, option: str, value: Any) -> None:
     """The message names the option and the value."""
-    with pytest.raises(UserError, match=f"{option}.*{value}"):
+    with pytest.raises(UserError, match=f"{option}.* must be .*{value}|{option} '{value}'"):
         build(name, **{option: value})
 
 
@@ -142,6 +145,9 @@ def test_unknown_names_come_with_the_nearest() -> None:
         ({"layers": "min_gru"}, "layers must be a list of names"),
         ({"layers": []}, "layers must be a list of names"),
         ({"layers": ["lstm"]}, "lstm is not made of layers"),
+        ({"layers": ["hybrid"]}, "unknown kind of layer 'hybrid'"),
+        ({"layer_options": {"attention": 5}}, "layer_options must be .* by kind, got .*5"),
+        ({"layer_options": ["attention"]}, "layer_options must be .* by kind, got .*attention"),
         ({"layer_options": {"atention": {}}}, "atention.*attention"),
         ({"layer_options": {"attention": {"windw": 3}}}, "windw.*window"),
         (

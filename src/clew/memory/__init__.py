@@ -168,9 +168,10 @@ def refuse_other_classes(name: str, build: object) -> None:
 
 
 def require_key(key: Any) -> None:
-    """Raises `UserError` unless `key` is a random key, new or old in its form."""
-    dtype = jnp.result_type(key)
-    if not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.shape(key) == (2,)):
+    """Raises `UserError` unless `key` is one random key, new or old in its form."""
+    array = isinstance(key, jax.Array | np.ndarray)
+    new = array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0
+    if not new and not (array and key.dtype == np.uint32 and key.ndim == 1):
         raise UserError(f"key must be a random key, jax.random.key(seed), got {one_line(key)}")
 
 

@@ -47,7 +47,7 @@ class Hybrid(LayerStack):
     """
 
     memories: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """Whose layers there are: `clew.memory.MEMORIES`, which has this class too and gives itself."""
+    """Whose layers there are: `clew.memory.MEMORIES`, which gives itself."""
 
     def __init__(
         self,
@@ -66,7 +66,11 @@ class Hybrid(LayerStack):
                 f'layers must be a list of names, ["{ATTENTION}", ...], got {one_line(layers)}'
             )
         require_at_least("the number of layers", len(layers), 1, DEEPEST)
-        given = dict(layer_options or {})
+        given = {} if layer_options is None else layer_options
+        if not isinstance(given, Mapping) or not all(
+            isinstance(o, Mapping) for o in given.values()
+        ):
+            raise UserError(f"layer_options must be options by kind, got {one_line(layer_options)}")
         for kind in given:
             if kind not in layers:
                 raise unknown_name("kind of layer in layer_options", kind, layers)
@@ -85,7 +89,8 @@ class Hybrid(LayerStack):
     @classmethod
     def kinds(cls) -> dict[str, Callable[..., Any]]:
         """The memories of whose layers there may be one, by the names in `layers`."""
-        return {ATTENTION: partial(TransformerXL, norm="before"), **cls.memories}
+        others = {name: made for name, made in cls.memories.items() if made is not cls}
+        return {ATTENTION: partial(TransformerXL, norm="before"), **others}
 
     def _layer(
         self, kind: str, size: int, key: PRNGKeyArray, options: dict[str, Any]

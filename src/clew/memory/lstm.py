@@ -54,7 +54,7 @@ class LSTMCell(AbstractCell):
         chrono: int = 0,
         backend: Backend = "auto",
     ):
-        if not math.isfinite(forget_bias):
+        if not isinstance(forget_bias, int | float) or not math.isfinite(forget_bias):
             raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
         drawn = draw_products(4, input_size, size, key=key, init=init, init_per=init_per)
         inputs, self.recurrent, recurrent_bias = drawn
