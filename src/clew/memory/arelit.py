@@ -186,7 +186,8 @@ class AReLiT(LayerStack):
         out = gate_2(y, relu(mlp(norm(y))))
 
     with `ApproximateLinearAttention` and the GRU gate. The cost of a step and the state do not
-    grow with the length of an episode: (r + 1)(eta + 1) heads head_size numbers a layer.
+    grow with the length of an episode: (r + 1)(eta + 1) heads head_size numbers a layer, with
+    `odd_wave`, none of whose waves is the normaliser, eta heads head_size more.
 
     Shapes: x [input_size] to y [hidden_size].
 

@@ -92,8 +92,8 @@ class Retention(MixerStack):
         y_t = (norm(C_t q_t) * silu(x_t G)) W_o
 
     per head, with a = 1 - 2^{-h} / shortest for head h = 0, 1, ..., in the layers of `mixer_stack`.
-    R turns pairs of keys by fixed angles from 1 to 1 / 10000, so that a score depends on distance
-    as well. The state is heads head_size^2 numbers a layer.
+    R turns pairs i of keys by fixed angles 10000^{-2 i / d}, so that a score depends on distance as
+    well. The state is heads head_size^2 numbers a layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
