@@ -15,34 +15,29 @@ def checkpointed_scan(
     f: Callable[[Carry, PyTree], tuple[Carry, PyTree]],
     init: Carry,
     inputs: PyTree,
-    chunk: int | None = None,
 ) -> tuple[Carry, PyTree]:
     """`jax.lax.scan` that keeps one carry a chunk for the backward pass, not one a step.
 
-    The backward pass runs a chunk again to have its carries, so that memory is
-    O((time / chunk + chunk) carries) instead of O(time carries), for one more forward pass.
+    A chunk is about sqrt(time) steps, and the backward pass runs it again to have its carries, so
+    that memory is O(sqrt(time) carries) instead of O(time carries), for one more forward pass.
 
     Args:
         f: maps (carry, input of one step) to (carry, output of one step). Inputs that are all
             zero must leave the carry as it is, for the last chunk is filled up with them.
         init: the carry before the first step.
         inputs: leaves [time, ...].
-        chunk: steps between two kept carries; about sqrt(time) by default.
 
     Returns:
         The carry after the last step, and the outputs [time, ...].
     """
     time = jax.tree.leaves(inputs)[0].shape[0]
-    size = chunk or max(1, round(math.sqrt(time)))
     # A bound method of a module cannot be hashed, as jax.checkpoint and scan need; a closure can.
     step = jax.checkpoint(lambda carry, value: f(carry, value), prevent_cse=False)
-    if time <= size:
-        return jax.lax.scan(step, init, inputs)
 
     def one_chunk(carry: Carry, steps: PyTree) -> tuple[Carry, PyTree]:
         return jax.lax.scan(step, carry, steps)
 
-    return scan_pieces(one_chunk, init, inputs, size)
+    return scan_pieces(one_chunk, init, inputs, round(math.sqrt(time)))
 
 
 def scan_pieces(
