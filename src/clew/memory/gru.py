@@ -11,14 +11,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.memory.base import State
 from clew.memory.kernels import Backend
 from clew.memory.kernels.cells import CellKernel
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear, begin_open
 from clew.memory.parts.cells import (
     AbstractCell,
     CellOptions,
     CellStack,
     InitPer,
     draw_products,
-    lasting_biases,
     make_cells,
 )
 from clew.memory.parts.maps import MemoryMap
@@ -51,12 +50,8 @@ class GRUCell(AbstractCell):
         backend: Backend = "auto",
     ):
         drawn = draw_products(3, input_size, size, key=key, init=init, init_per=init_per)
-        self.inputs, self.recurrent, bias = drawn
-        if chrono:
-            assert self.inputs.bias is not None
-            kept = -lasting_biases(chrono, size, key=key)
-            biases = self.inputs.bias.at[size : 2 * size].set(kept)
-            self.inputs = eqx.tree_at(lambda linear: linear.bias, self.inputs, biases)
+        inputs, self.recurrent, bias = drawn
+        self.inputs = begin_open(inputs, chrono, key=key, keeping=slice(size, 2 * size))
         self.recurrent_bias = bias if all_biases else bias[2 * size :]
         self.size = size
         self.backend = backend

@@ -14,14 +14,13 @@ from clew.errors import UserError
 from clew.memory.base import State
 from clew.memory.kernels import Backend
 from clew.memory.kernels.cells import CellKernel
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear, begin_open
 from clew.memory.parts.cells import (
     AbstractCell,
     CellOptions,
     CellStack,
     InitPer,
     draw_products,
-    lasting_biases,
     make_cells,
 )
 from clew.memory.parts.maps import MemoryMap
@@ -59,11 +58,10 @@ class LSTMCell(AbstractCell):
         drawn = draw_products(4, input_size, size, key=key, init=init, init_per=init_per)
         inputs, self.recurrent, recurrent_bias = drawn
         assert inputs.bias is not None
-        bias = inputs.bias.at[size : 2 * size].add(float(forget_bias))
-        if chrono:
-            shut = lasting_biases(chrono, size, key=key)
-            bias = bias.at[: 2 * size].set(jnp.concatenate([shut, -shut]))
-        self.inputs = eqx.tree_at(lambda linear: linear.bias, inputs, bias)
+        of_i, of_f = slice(size), slice(size, 2 * size)
+        bias = inputs.bias.at[of_f].add(float(forget_bias))
+        inputs = eqx.tree_at(lambda linear: linear.bias, inputs, bias)
+        self.inputs = begin_open(inputs, chrono, key=key, forgetting=of_i, keeping=of_f)
         self.recurrent_bias = recurrent_bias if all_biases else None
         self.size = size
         self.backend = backend

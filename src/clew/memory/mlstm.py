@@ -226,13 +226,11 @@ class MLSTMMixer(ConvolvedMixer):
 
 
 def _begin_kept(gates: Linear, num_heads: int, chrono: int, *, key: PRNGKeyArray) -> Linear:
-    """Biases of f from 3 to 6, or with `chrono` those of gates 1 - f that forget."""
-    own = slice(num_heads, 2 * num_heads)
-    if chrono:
-        gates = begin_open(gates, own, chrono, key=key)
+    """Biases of f from 3 to 6, or with `chrono` as `begin_open` says."""
     assert gates.bias is not None
-    kept = -gates.bias[own] if chrono else jnp.array(np.linspace(3.0, 6.0, num_heads), jnp.float32)
-    return eqx.tree_at(lambda made: made.bias, gates, gates.bias.at[own].set(kept))
+    own, kept = slice(num_heads, 2 * num_heads), np.linspace(3.0, 6.0, num_heads, dtype=np.float32)
+    gates = eqx.tree_at(lambda made: made.bias, gates, gates.bias.at[own].set(kept))
+    return begin_open(gates, chrono, key=key, keeping=own)
 
 
 class MLSTM(MixerStack):

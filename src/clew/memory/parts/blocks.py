@@ -99,25 +99,33 @@ class Linear(eqx.Module):
 
 
 def begin_open(
-    linear: Linear, gates: slice, chrono: int, *, key: PRNGKeyArray, keeping: slice | None = None
+    linear: Linear,
+    chrono: int,
+    *,
+    key: PRNGKeyArray,
+    forgetting: slice | None = None,
+    keeping: slice | None = None,
 ) -> Linear:
-    """The same product, with biases for its gates that forget as `initial.lasting` says.
+    """The same product, with biases for its gates that last as `initial.lasting` says.
 
     Args:
         linear: the product.
-        gates: which of its outputs they are.
         chrono: steps that the longest memories last; 0 leaves the biases as they are.
         key: of the draw; what was drawn with it before stays another draw.
-        keeping: as many gates that keep, as an LSTM's f; each begins as 1 minus its like.
+        forgetting: which of its outputs are gates that forget, if any.
+        keeping: as many that keep, as an LSTM's f, if any; each begins as 1 minus its like.
+
+    Raises:
+        UserError: for `chrono` of 1 or below 0.
     """
     require_at_least("chrono", chrono, 0)
     if not chrono or linear.bias is None:
         return linear
     require_at_least("chrono", chrono, 2)
-    size = len(linear.bias[gates])
+    size, bias = len(linear.bias[forgetting or keeping]), linear.bias
     lasting = initial.lasting(jax.random.fold_in(key, 2), size, chrono)
-    bias = linear.bias.at[gates].set(lasting)
-    bias = bias if keeping is None else bias.at[keeping].set(-lasting)
+    for gates, begin in ((forgetting, lasting), (keeping, -lasting)):
+        bias = bias if gates is None else bias.at[gates].set(begin)
     return eqx.tree_at(lambda made: made.bias, linear, bias)
 
 

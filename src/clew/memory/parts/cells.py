@@ -32,7 +32,6 @@ from clew.memory.kernels.cells import (
     pull_kernel,
     run_kernel,
 )
-from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap, prefixed
 from clew.memory.parts.products import product as weigh
@@ -135,16 +134,6 @@ def draw_products(
     assert recurrent.bias is not None
     bare = eqx.tree_at(lambda linear: linear.bias, recurrent, None)
     return inputs, bare, recurrent.bias
-
-
-def lasting_biases(chrono: int, size: int, *, key: PRNGKeyArray) -> Float[Array, " size"]:
-    """`initial.lasting` for gates of a cell, drawn apart from the weights of the same key.
-
-    Raises:
-        UserError: for `chrono` of 1 or below 0.
-    """
-    require_at_least("chrono", chrono, 2)
-    return initial.lasting(jax.random.fold_in(key, 2), size, chrono)
 
 
 class CellSizes(TypedDict, total=False):

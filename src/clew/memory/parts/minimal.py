@@ -50,7 +50,7 @@ class MinimalMixer(DiagonalMixer):
         forgetting = slice((gates - 1) * inner, gates * inner)
         keeping = slice(0, inner) if gates == 2 else None
         self.norm = LayerNorm(size)
-        self.inputs = begin_open(inputs, forgetting, chrono, key=key, keeping=keeping)
+        self.inputs = begin_open(inputs, chrono, key=key, forgetting=forgetting, keeping=keeping)
         self.output = Linear(inner, size, key=output_key, init=init)
         self.candidate = candidate
         self.backend = backend
