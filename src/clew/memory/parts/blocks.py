@@ -32,7 +32,7 @@ def check_heads(num_heads: int, head_size: int) -> None:
 
 def wide(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """In single precision at least."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return x if jnp.finfo(x.dtype).bits >= 32 else x.astype(jnp.float32)
 
 
 def standardise(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:
