@@ -33,13 +33,8 @@ def own_files(
     Returns:
         Files by "package.module:name"; without those that have none.
     """
-    named = (
-        memories.get(config.memory, config.memory),
-        tasks.get(config.env, config.env),
-        config.algorithm,
-        config.network.encoder,
-        config.to_json().get(config.algorithm, {}).get("schedule", ""),
-    )
+    named = [memories.get(config.memory, config.memory), tasks.get(config.env, config.env)]
+    named += [name for name, _ in config.own_parts if name not in config.loggers]
     files = {reference: _file_of(reference) for reference in named if is_reference(reference)}
     return {reference: file for reference, file in files.items() if file is not None}
 
