@@ -179,23 +179,38 @@ def test_on_the_policys_own_experience_vtrace_changes_nothing(acted):
         np.testing.assert_allclose(found[plain.valid], expected[plain.valid], atol=1e-4)
 
 
-def learned(acted, config):
-    agent, chunks, _ = acted
+def gathered(agent, chunks):
     last = jax.tree.map(lambda x: x[-1], chunks)
     read = last.observation[:-1], last.start[:-1]
     memory = eqx.filter_jit(states_after)(agent, last.state0, *read)
-    gathered = Rollout(chunks, memory, last.observation[-1], last.start[-1])
+    return Rollout(chunks, memory, last.observation[-1], last.start[-1])
+
+
+def learned(agent, rollout, config):
     learner = PPO(config, updates=2)
-    state = learner.init(agent, lambda: gathered)
-    return eqx.filter_jit(learner.learn)(agent, state, gathered, jax.random.key(5))
+    state = learner.init(agent, lambda: rollout)
+    return eqx.filter_jit(learner.learn)(agent, state, rollout, jax.random.key(5))
+
+
+def test_a_rollout_that_lags_is_valued_by_the_present_network(acted):
+    """To the end: what its last memory caches is that of the network which acted."""
+    agent, chunks, _ = acted
+    old = gathered(agent, chunks)
+    now = jax.tree.map(lambda x: x * 1.5 if eqx.is_inexact_array(x) else x, agent)
+    new = old._replace(memory=refresh_all(now, old.memory, ENVS))
+    assert not eqx.tree_equal(old.memory, new.memory, rtol=0.1)
+    found, expected = (learned(now, rollout, CONFIG).agent for rollout in (old, new))
+    assert eqx.tree_equal(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
 def test_a_policy_that_moved_too_far_is_left_alone(acted):
     fast = replace(CONFIG, learning_rate=0.1, epochs=3)
-    _, _, metrics = learned(acted, fast)
+    agent, chunks, _ = acted
+    rollout = gathered(agent, chunks)
+    _, _, metrics = learned(agent, rollout, fast)
     assert float(metrics["gradient_steps"]) == 9
-    bounded, state, metrics = learned(acted, replace(fast, target_kl=1e-3))
+    bounded, state, metrics = learned(agent, rollout, replace(fast, target_kl=1e-3))
     made = float(metrics["gradient_steps"])
     assert 1 <= made < 9
     counts = [x for x in jax.tree.leaves(state) if x.dtype == jnp.int32]

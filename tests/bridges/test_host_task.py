@@ -16,9 +16,10 @@ from clew.bridges.gymnasium.processes import start_method
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
+from clew.interact import make_task
 from clew.interact.hosted_task import HostedTask
 from clew.names import install_hint
-from labelled import Labelled
+from labelled import Echo, Labelled
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,22 @@ def test_an_id_that_only_this_process_knows() -> None:
             assert (stream.reset().observation[:, 2] == 3).all()
     finally:
         del gymnasium.registry["clew-test/Lamp-v0"]
+
+
+def test_an_environment_that_is_defined_anew() -> None:
+    """As a notebook does, under its id: its spaces are looked at again."""
+    name, found = "clew-test/Wide-v0", []
+    try:
+        for width in (2, 2, 3):
+            gymnasium.registry.pop(name, None)
+            gymnasium.register(
+                name, entry_point=lambda width=width: Echo(spaces.Box(0, 1, (width,)))
+            )
+            task = make_task(f"gymnasium:{name}", {}, WrapperConfig())
+            found.append(task.observation_space.shape)
+    finally:
+        del gymnasium.registry[name]
+    assert found == [(2,), (2,), (3,)]
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,7 @@ def test_it_draws_a_line_of_text():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: JaxTaskEnv("memory_chian"), "unknown task 'memory_chian'; did you mean"),
         (
             lambda: JaxTaskEnv("memory_chain", memory_length=0),
             "memory_length must be an integer of at least 1, got 0",

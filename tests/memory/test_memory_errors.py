@@ -114,6 +114,7 @@ def test_a_window_is_at_least_one(name: str) -> None:
         ("none", "init", "zeros"),
         ("lstm", "forget_bias", float("nan")),
         ("lstm", "forget_bias", "one"),
+        ("lstm", "forget_bias", True),
         ("universal", "halting", "no"),
         ("min_lstm", "normalised", "False"),
     ],

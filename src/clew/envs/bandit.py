@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from clew.envs.base import Environment, Transition
-from clew.envs.recall import as_array
+from clew.envs.base import Environment, Transition, as_array
 from clew.errors import UserError, require_at_least
 
 BAR = 20

@@ -28,6 +28,14 @@ def choose(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTre
     return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)
 
 
+def as_array(value: Any) -> np.ndarray:
+    """The value as an array; an empty one if it is none, such as lists of different lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.zeros(0)
+
+
 class Transition(NamedTuple):
     """What one step of an environment answers."""
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import Environment, EnvState, Observation, Transition
-from clew.envs.recall import as_array
+from clew.envs.base import Environment, EnvState, Observation, Transition, as_array
 from clew.errors import UserError, require_at_least, require_choice
 
 MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)], np.int32)

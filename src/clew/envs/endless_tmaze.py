@@ -9,8 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Array, Float, Int, Key
 
-from clew.envs.base import Environment, Transition
-from clew.envs.recall import as_array
+from clew.envs.base import Environment, Transition, as_array
 from clew.envs.tmaze import corridor_line
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_choice
 

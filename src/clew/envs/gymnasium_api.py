@@ -22,9 +22,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete, Space
 
 from clew.envs import ENVS
-from clew.envs.base import Environment
+from clew.envs.base import Environment, as_array
 from clew.envs.programs import program_of, words_of_call
-from clew.envs.recall import as_array
 from clew.envs.spaces import MASK
 from clew.errors import UserError, check_call, unknown_name
 
@@ -67,6 +66,8 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
     def __init__(self, task: str, render_mode: str | None = None, **options: Any):
         require_render_mode(render_mode)
         self.name, self.render_mode = task, render_mode
+        if task not in ENVS:
+            raise unknown_name("task", task, ENVS)
         check_call(task, ENVS[task], **options)
         self.task = ENVS[task](**options)
         if type(self.task).render_image is Environment.render_image:

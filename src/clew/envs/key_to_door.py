@@ -9,9 +9,8 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
-from clew.envs.base import Environment, Transition
+from clew.envs.base import Environment, Transition, as_array
 from clew.envs.canvas import INK, Canvas
-from clew.envs.recall import as_array
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 ROOMS = (

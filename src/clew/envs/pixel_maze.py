@@ -9,11 +9,10 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
-from clew.envs.base import Environment, Transition
+from clew.envs.base import Environment, Transition, as_array
 from clew.envs.canvas import HAZE, INK, Canvas
 from clew.envs.popgym.labyrinth import FREE, carve
 from clew.envs.raycast import PIXELS, WALLS, view
-from clew.envs.recall import as_array
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 SIZES = {9: (3, 1000), 11: (4, 2000), 13: (5, 3000), 15: (6, 4000)}

@@ -267,14 +267,6 @@ def integers(value: Any) -> list[int] | None:
     return [int(v) for v in value] if whole else None
 
 
-def as_array(value: Any) -> np.ndarray:
-    """The value as an array; an empty one if it is none, such as lists of different lengths."""
-    try:
-        return np.asarray(value)
-    except ValueError:
-        return np.zeros(0)
-
-
 def check_stream(seed: Any, length: Any) -> None:
     """Refuses what is no seed of a stream (None stands for fresh episodes) or no length of one."""
     if seed is not None:

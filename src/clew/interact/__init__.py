@@ -2,8 +2,10 @@
 
 import functools
 import json
+from collections.abc import Hashable
 from typing import Any
 
+from clew.bridges.gymnasium.build import definition
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
 from clew.bridges.make import jax_task, make_env, refuse_unknown_options
 from clew.envs.wrappers import WrapperConfig
@@ -29,7 +31,8 @@ def make_task(
             does not take.
     """
     if _is_hosted(env):
-        return HostedTask(_gymnasium_task(env, json.dumps(options)), wrappers, host)
+        found = _gymnasium_task(env, json.dumps(options), definition(env))
+        return HostedTask(found, wrappers, host)
     return CompiledTask(env, make_env(env, **options), wrappers)
 
 
@@ -59,5 +62,5 @@ def _is_hosted(env: str) -> bool:
 
 
 @functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long
-def _gymnasium_task(name: str, options: str) -> GymnasiumTask:
+def _gymnasium_task(name: str, options: str, defined: Hashable) -> GymnasiumTask:
     return gymnasium_task(name, json.loads(options))

@@ -1,6 +1,5 @@
 """The long short-term memory."""
 
-import math
 from functools import partial
 from typing import ClassVar, Unpack
 
@@ -10,7 +9,7 @@ from jax.nn import sigmoid
 from jax.numpy import tanh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from clew.errors import UserError
+from clew.errors import UserError, require_finite
 from clew.memory.base import State
 from clew.memory.kernels import Backend
 from clew.memory.kernels.cells import CellKernel
@@ -53,8 +52,7 @@ class LSTMCell(AbstractCell):
         chrono: int = 0,
         backend: Backend = "auto",
     ):
-        if not isinstance(forget_bias, int | float) or not math.isfinite(forget_bias):
-            raise UserError(f"forget_bias must be a finite number, got {forget_bias!r}")
+        require_finite("forget_bias", forget_bias)
         drawn = draw_products(4, input_size, size, key=key, init=init, init_per=init_per)
         inputs, self.recurrent, recurrent_bias = drawn
         assert inputs.bias is not None

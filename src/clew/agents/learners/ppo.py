@@ -249,7 +249,7 @@ def make_sequences(
         agent: the present network, which only `vtrace` reads with.
         chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
             every leaf has them as first axis, [K, S, B, ...].
-        final_value: of the observation after the last step, at the time of acting.
+        final_value: of the observation after the last step, by the present network.
         config: the settings.
     """
     shape, sequences = chunks.reward.shape, as_environments(chunks)
@@ -342,7 +342,8 @@ class PPO:
         means over the gradient steps that were taken, and "gradient_steps" is their number.
         """
         config = self.config
-        _, final = step_all(agent, rollout.memory, rollout.observation, rollout.start)
+        memory = refresh_all(agent, rollout.memory, len(rollout.start))  # the rollout may lag
+        _, final = step_all(agent, memory, rollout.observation, rollout.start)
         batch = make_sequences(agent, rollout.chunks, final.value, config)
         params, static = eqx.partition(agent, eqx.is_array)
 

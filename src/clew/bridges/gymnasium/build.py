@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -94,6 +94,19 @@ def build(
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} must return a gymnasium.Env, it returned {_kind(env, factory)}")
     return env
+
+
+def definition(name: str) -> Hashable:
+    """What a name stands for now: a notebook may define or register it anew.
+
+    Raises:
+        UserError: an unknown module or factory.
+    """
+    if not name.startswith(GYMNASIUM):
+        factory = resolve(name)
+        return factory if isinstance(factory, Hashable) else None
+    spec = gymnasium.registry.get(name.removeprefix(GYMNASIUM).rpartition(":")[2])
+    return spec and (spec.entry_point, repr(spec.kwargs))
 
 
 def _kind(made: object, factory: Callable[..., Any]) -> str:

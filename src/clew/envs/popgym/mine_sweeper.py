@@ -9,9 +9,8 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from jaxtyping import Array, Bool, Int, Key
 
-from clew.envs.base import Environment, Transition
+from clew.envs.base import Environment, Transition, as_array
 from clew.envs.popgym.difficulty import Sizes, sized
-from clew.envs.recall import as_array
 from clew.errors import UserError, require_at_least
 
 LARGEST_BOARD = 32
