@@ -459,6 +459,7 @@ COMMANDS = [
     "tmaze --edition repaired --corridors 10,20 --models lstm,gru --steps 1e5 --seeds 1",
     "tmaze --sweep --corridors 120 --models lstm",
     "memory-maze --mazes 9,13 --models lstm --seeds 1 --steps 1e6",
+    "memory-maze --runner sync --actors 2 --environments 12",
     "memory-maze --sweep --seeds 2",
     "memory-maze --env gymnasium:A-v0,gymnasium:B-v0",
 ]

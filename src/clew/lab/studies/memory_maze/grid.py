@@ -99,7 +99,7 @@ SWEPT = ("lstm", "gtrxl-256", "arelit")
 """Agents whose learning rate and entropy cost the thesis searched for."""
 SWEEP_SIZE = 11
 STEPS, SWEEP_STEPS, SEEDS = 100_000_000, 15_000_000, 3
-ACTORS, ENVIRONMENTS = 32, 64
+RUNNER, ACTORS, ENVIRONMENTS = "async", 32, 64
 BATCH = 3200
 """Steps of a gradient step, of Table A.3."""
 LAST_STEPS = 1_000_000
@@ -117,7 +117,7 @@ def study(
     tasks: Sequence[str] = (),
     actors: int = ACTORS,
     environments: int = ENVIRONMENTS,
-    runner: str = "async",
+    runner: str = RUNNER,
 ) -> Study:
     """The study's grid, by default of the thesis's size.
 

@@ -20,12 +20,13 @@ from clew.lab.studies.report.edition import Edition, Page, command_of
 from clew.lab.studies.report.search import SearchReport
 from clew.report.document import Block, Cell, Heading, Table, Text, counted, listed, tabulate
 from clew.report.figures import Styles
+from clew.run.config import config_from_json
 
 
 def _command(edition: Edition) -> str:
     search = edition.name == grid.SEARCH_NAME
     make, own = (grid.sweep, [grid.SWEEP_SIZE]) if search else (grid.study, list(grid.SIZES))
-    words = f"pramanik --part memory-maze{' --sweep' if search else ''}"
+    words = f"pramanik --part memory-maze{' --sweep' if search else ''}{_acting(edition)}"
     tasks = list(dict.fromkeys(task["env"] for task in edition.study["settings"].values()))
     mazes = [size for size in grid.SIZES if grid.maze(size) in tasks]
     if len(mazes) < len(tasks):
@@ -33,6 +34,17 @@ def _command(edition: Edition) -> str:
     if mazes != own:
         words += f" --mazes {','.join(map(str, mazes))}"
     return command_of(edition, words, make(mazes=mazes))
+
+
+def _acting(edition: Edition) -> str:
+    """The options of how its agents act, where they are not the thesis's."""
+    model = config_from_json(next(iter(edition.study["models"].values())))
+    given = {
+        "runner": (model.runner, grid.RUNNER),
+        "actors": (model.asynchronous.actors, grid.ACTORS),
+        "environments": (model.ppo.num_envs, grid.ENVIRONMENTS),
+    }
+    return "".join(f" --{n} {value}" for n, (value, usual) in given.items() if value != usual)
 
 
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
