@@ -88,7 +88,7 @@ def evaluate(
     machine.use_compilation_cache()
     run = load_run(path, checkpoint, trust=trust)
     config = run.config
-    log(f"playing {counted(episodes, 'episode')} of at most {max_steps:,} steps")
+    log(f"playing {counted(episodes, 'episode')} of at most {counted(max_steps, 'step')}")
     heard = EpisodeLines(episodes * config.seeds, log)
     play = run.task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
     found = []
