@@ -62,5 +62,5 @@ def _is_hosted(env: str) -> bool:
 
 
 @functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long
-def _gymnasium_task(name: str, options: str, defined: Hashable) -> GymnasiumTask:
+def _gymnasium_task(name: str, options: str, _defined: Hashable) -> GymnasiumTask:
     return gymnasium_task(name, json.loads(options))

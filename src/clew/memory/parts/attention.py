@@ -88,7 +88,8 @@ class WindowAttention(eqx.Module):
         a_t = softmax_j( ((q_t + u) . k_j + (q_t + v) . W_R R_{t-j}) / sqrt(head) ) values_j W_O
 
     over j = t - window .. t, with q, k and values from norm(x), R the sinusoids of the distance,
-    and u, v biases of the whole memory. Without relative positions R, u and v are absent.
+    and u, v biases of the whole memory, 0 at the start (in the code of Dai et al. normal with
+    deviation 0.02). Without relative positions R, u and v are absent.
 
     With `gradient="current"` no gradient passes into the inputs of earlier steps, however they came
     into the window: what is remembered is a constant, only its projections learn. The values are

@@ -19,7 +19,9 @@ class ShortConvolution(eqx.Module):
 
         y_t = b + sum_i w_i * x_{t-i},   i = 0 ... width - 1
 
-    What lies before an episode is 0. The state is the last width - 1 inputs.
+    What lies before an episode is 0. The state is the last width - 1 inputs. Weights start uniform
+    within 1 / sqrt(width), as in PyTorch, whose convolution the code of Mamba-2 has; b, there
+    uniform as well, starts at 0.
 
     Shapes: x [size] to y [size]; weight [width, size], the oldest step first.
     """
