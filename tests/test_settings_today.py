@@ -75,7 +75,6 @@ STUDIES: dict[str, Study] = {
     "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(learner="a2c"),
     "popgym-easy-ppo": popgym.study(),
-    "popgym-easy-ppo-arelit": popgym.study(),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),
