@@ -1,10 +1,12 @@
 """Comparing with other libraries: turns, intervals, equal work, tables; the libraries pretend."""
 
 import json
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,6 +77,7 @@ def test_unequal_work_and_other_outputs_are_not_timed() -> None:
     assert [agrees(a) for a in found.values()] == [True, True, False, False]
     assert found["memorax.lstm"].outputs == 0.5 and found["memorax.lstm"].gradients == 0.0
     assert agrees(found["memorax.lstm"]._replace(different="gives something else"))
+    assert not agrees(found["torch.lstm"]._replace(gradients=math.nan))
     _, rows, _ = compare((FAMILY,), PLAN, library, lambda: 1.0, lambda what: None)
     assert {row.subject for row in rows} == {"clew.lstm", "torch.lstm"}
 
@@ -173,6 +176,15 @@ def test_without_an_environment_it_says_why(
     installed.parent.mkdir()
     installed.touch()
     assert processes.peers_python() == tmp_path / ".venv-peers" / "bin" / "python"
+
+
+def test_every_library_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchRL's two forms share a program; each is timed with the threads that suit it."""
+    monkeypatch.setattr(processes, "peers_python", lambda: Path("python"))
+    monkeypatch.setattr(processes, "Worker", lambda command: SimpleNamespace(command=command))
+    workers = processes.Workers()
+    pad, scan = workers.of("torchrl-pad.gru"), workers.of("torchrl-scan.gru")
+    assert pad is workers.of("torchrl-pad.lstm") and pad is not scan
 
 
 def test_the_lock_of_the_peers_agrees_with_ours() -> None:

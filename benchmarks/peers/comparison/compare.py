@@ -99,18 +99,18 @@ def agreements(family: Family, plan: Plan, library: Library) -> Iterator[Agreeme
 
 def agrees(found: Agreement) -> bool:
     """Whether a subject may be timed: equal work, and one function unless `DIFFERENT` has it."""
-    same = max(found.outputs, found.gradients) <= TOLERANCE
+    same = found.outputs <= TOLERANCE and found.gradients <= TOLERANCE
     return found.equal_work and (same or bool(found.different))
 
 
 def _difference(found: Arrays, expected: Arrays, names: list[str]) -> float:
-    """The largest over the arrays that both have; a peer may give fewer gradients."""
+    """The largest over the arrays that both have, NaN if one has it; a peer may give fewer."""
     differences = [
         np.max(np.abs(found[n] - expected[n])) / max(np.max(np.abs(expected[n])), 1e-30)
         for n in names
         if n in found
     ]
-    return float(max(differences, default=np.nan))
+    return float(np.max(differences)) if differences else np.nan
 
 
 class Row(NamedTuple):

@@ -120,7 +120,7 @@ def make_arrays(family: Family, sizes: Sizes, seed: int = 0) -> Arrays:
         arrays["actions"] = random.integers(0, ACTIONS, grid)
     else:
         arrays["cotangent"] = normal(*grid, width)
-    weights = {n: shape for n, shape in _weights(family.kind, width).items()}
+    weights = _weights(family.kind, width)
     arrays |= {n: normal(*s) / np.float32(max(1, s[0]) ** 0.5) for n, s in weights.items()}
     if family.kind == "lru":  # |lambda| about 0.98
         arrays["nu"] -= np.float32(4.0)

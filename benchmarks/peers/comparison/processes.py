@@ -127,7 +127,10 @@ class Worker:
 
 
 class Workers:
-    """All libraries; a process is started by the first request to it."""
+    """All libraries, each in a process of its own, which the first request to it starts.
+
+    PyTorch's number of threads is one of a process, and each of its subjects chooses its own.
+    """
 
     def __init__(self) -> None:
         self._running: dict[str, Worker] = {}
@@ -147,8 +150,8 @@ class Workers:
     def of(self, subject: str) -> Endpoint:
         """What runs a subject, "library.kind"."""
         library = subject.split(".")[0]
-        program = WORKERS[library]
-        if program not in self._running:
+        if library not in self._running:
             python = Path(sys.executable) if library == "clew" else peers_python()
-            self._running[program] = Worker([str(python), str(WORKERS_FOLDER / program)])
-        return self._running[program]
+            program = WORKERS_FOLDER / WORKERS[library]
+            self._running[library] = Worker([str(python), str(program)])
+        return self._running[library]
