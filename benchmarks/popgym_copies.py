@@ -153,6 +153,11 @@ class Row(NamedTuple):
     """the first of them"""
 
 
+def far(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where numbers differ by more than is allowed, as NaN does from all."""
+    return ~(np.abs(a - b) <= ALLOWED)
+
+
 def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: list[Episode]) -> Row:
     """Plays popgym's episodes in a copy."""
     name, difficulty = task
@@ -178,9 +183,9 @@ def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: lis
         start = jax.tree.map(jnp.asarray, how.state(episode.opening, env))
         seen, reward, done, expected = jax.device_get(one(start, episode.rows))
         ends = episode.rows["terminated"] | episode.rows["truncated"]
-        off = np.abs(seen - expected).reshape(len(seen), -1).max(axis=1) > ALLOWED
+        off = far(seen, expected).reshape(len(seen), -1).any(axis=1)
         # What is seen of the last step of all is nobody's to see.
-        wrong = (off & ~ends, np.abs(reward - episode.rows["reward"]) > ALLOWED, done != ends)
+        wrong = (off & ~ends, far(reward, episode.rows["reward"]), done != ends)
         totals += [part.sum() for part in wrong]
         if not found and any(part.any() for part in wrong):
             at = int(np.argmax(np.any(wrong, axis=0)))

@@ -32,6 +32,14 @@ def test_an_episode_of_popgym_goes_as_it_did_there(name: str, difficulty: str) -
     assert (found.different, found.steps >= 60) == (0, True)
 
 
+def test_an_observation_of_nan_differs() -> None:
+    episode, *_ = EPISODES["position_only_pendulum", "easy"]
+    spoiled = episode.rows | {"observation": episode.rows["observation"].copy()}
+    spoiled["observation"][3] = np.nan
+    episodes = [episode._replace(rows=spoiled)]
+    assert compare("position_only_pendulum", "easy", episodes).different == 1
+
+
 BATCH = 16
 
 
