@@ -18,7 +18,6 @@ of all rows. `--memories` takes the forms of AReLiT below too. Source: Arora et 
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -47,6 +46,7 @@ from clew.report.figures import (
     styles_of,
 )
 from clew.report.files import write_measured
+from clew.run.json_lines import RowFile
 from clew.run.machine import git_commit
 from clew.stats.aggregates import mean_and_deviation
 from clew.stats.comparisons import critical_value
@@ -319,16 +319,16 @@ def main() -> None:
     parser.add_argument("--together", action="store_true", help="a token with the one before it")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    path = given.folder / "rows.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    file = RowFile(given.folder / "rows.jsonl")
+    rows = file.rows
     shown = TOGETHER if given.together else APART
     done = {(row["memory"], row["width"], row["seed"], row["shown"]) for row in rows}
     seeds, names = range(given.first, given.first + given.seeds), given.memories
     wanted = [(n, w, s, shown) for s in seeds for w in given.widths for n in names]
     for cell in track([cell for cell in wanted if cell not in done], "trainings"):
         rows.append(measure(*cell))
-        with path.open("a") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
+        file.append(rows[-1:])
+    file.close()
     write_measured(document(rows), given.folder)
 
 

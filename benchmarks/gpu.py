@@ -171,7 +171,9 @@ class Runner:
                 process.wait()
                 code = None
             self.running.remove(process)
-        fine = code == 0 or (code == FINDING and stage.finding)
+        # What ends in a traceback has that code too, but says nothing on standard output.
+        finding = code == FINDING and stage.finding and printed.stat().st_size > 0
+        fine = code == 0 or finding
         if fine and not stage.result:
             printed.replace(stage.path(self.output))
         else:

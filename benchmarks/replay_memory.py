@@ -79,6 +79,7 @@ def main() -> None:
     from clew.files import write_json
     from clew.lab.bench.machine import device
 
+    given.folder.mkdir(parents=True, exist_ok=True)
     file = given.folder / "rows.json"
     rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.is_file() else []
     for steps, blocks in CASES:
@@ -91,8 +92,7 @@ def main() -> None:
             rows.append(case | json.loads(made.stdout.splitlines()[-1]))
             grown = {name: rows[-1][name] - rows[-1]["compiled"] for name in ("full", "peak")}
             print(f"{case}: " + ", ".join(f"{n} {b / 1e6:,.0f} MB" for n, b in grown.items()))
-    given.folder.mkdir(parents=True, exist_ok=True)
-    write_json(file, {"device": device(), "rows": rows})
+            write_json(file, {"device": device(), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ and a picture is drawn of all rows.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +44,8 @@ from clew.memory.base import State
 from clew.report.figures import legend_handles, new_figure, save, styles_of, tidy
 from clew.run.build import Parts, make_parts
 from clew.run.compiled import compile_program
+from clew.run.json_lines import RowFile
+from clew.run.json_lines import read as read_rows
 from clew.run.machine import git_commit
 from clew.run.updates import RunState, init_run
 
@@ -334,18 +335,16 @@ def main() -> None:
         parser.error(f"--seeds must be at least 2, got {given.seeds}")
     given.folder.mkdir(parents=True, exist_ok=True)
     path = given.folder / "rows.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(row["memory"], row["task"]) for row in rows}
-    if rows and {row["seed"] for row in rows} != set(range(given.seeds)):
-        seeds = max(row["seed"] for row in rows) + 1
+    file = RowFile(path)
+    done = {(row["memory"], row["task"]) for row in file.rows}
+    if file.rows and {row["seed"] for row in file.rows} != set(range(given.seeds)):
+        seeds = max(row["seed"] for row in file.rows) + 1
         parser.error(f"the memories in {path} have {seeds} seeds: give --seeds {seeds}")
     cells = [(memory, task) for task in given.tasks for memory in given.memories]
     for cell in track([cell for cell in cells if cell not in done], "memories"):
-        made = measure(*cell, given.seeds)
-        with path.open("a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in made)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    picture(rows, given.folder / "staleness.png")
+        file.append(measure(*cell, given.seeds))
+    file.close()
+    picture([line.row for line in read_rows(path)], given.folder / "staleness.png")
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def test_what_has_a_result_is_not_run_again(
         "fine": "print('{}')",
         "finding": "print('{}'); raise SystemExit(1)",
         "fails": "raise SystemExit(2)",
+        "crashes": "raise RuntimeError",
         "slow": "import time; time.sleep(60)",
     }
     monkeypatch.setattr(
@@ -67,17 +68,19 @@ def test_what_has_a_result_is_not_run_again(
         gpu.Stage("fine", (), 60, alone=False),
         gpu.Stage("finding", (), 60, finding=True),
         gpu.Stage("fails", (), 60),
+        gpu.Stage("crashes", (), 60, finding=True),
         gpu.Stage("slow", (), 0.5),
     ]
     monkeypatch.setattr(gpu, "LEAST", 0.0)
     logged: list[str] = []
     left = gpu.Runner(tmp_path, 60, logged.append).run(stages, 2)
-    assert [stage.name for stage in left] == ["fails", "slow"]
+    assert [stage.name for stage in left] == ["fails", "crashes", "slow"]
     records = [json.loads(line) for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
     assert {r["stage"]: r["exit_code"] for r in records} == {
         "fine": 0,
         "finding": 1,
         "fails": 2,
+        "crashes": 1,
         "slow": None,
     }
     assert not list(tmp_path.glob("*.part"))

@@ -1,11 +1,16 @@
 """`python -m benchmarks.staleness`: its task; what does not learn does not go stale."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from benchmarks import staleness
+
+from clew.run.json_lines import read
 
 
 def test_the_suit_of_three_steps_ago_is_right() -> None:
@@ -23,6 +28,22 @@ def test_the_suit_of_three_steps_ago_is_right() -> None:
     assert np.all(np.array(rewards[:3]) == 0) and min(rewards[3:]) > 0
     assert ends == [False] * 50 + [True]
     assert len(set(seen)) == 4
+
+
+def test_it_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a row that was cut short is no row, and the memory is measured again."""
+
+    def measure(memory: str, task: str, seeds: int) -> list[dict[str, Any]]:
+        return [{"memory": memory, "task": task, "seed": seed} for seed in range(seeds)]
+
+    path = tmp_path / "rows.jsonl"
+    lines = [json.dumps(row) + "\n" for row in measure("none", "tmaze", 2)]
+    path.write_text("".join(lines) + '{"memory": "elm')
+    monkeypatch.setattr(staleness, "measure", measure)
+    words = [str(tmp_path), "--memories", "none", "elman", "--tasks", "tmaze", "--seeds", "2"]
+    monkeypatch.setattr("sys.argv", ["staleness", *words])
+    staleness.main()
+    assert [line.row["memory"] for line in read(path)] == ["none", "none", "elman", "elman"]
 
 
 @pytest.mark.slow
