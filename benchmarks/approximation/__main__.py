@@ -7,8 +7,8 @@ pictures, in a minute and a half of a free core. Nothing is trained. The documen
 approximation says what was found.
 """
 
+import argparse
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.approximation import errors, figures, tables
 from benchmarks.approximation.attention import REGIMES, attention_errors, draw_episode
 from benchmarks.approximation.figures import FLOOR, with_legend
-from benchmarks.approximation.findings import findings, write_csv
+from benchmarks.approximation.findings import findings
 from benchmarks.approximation.kernels import SHIPPED, Kernel
 from benchmarks.approximation.schemes import (
     SCHEMES,
@@ -33,6 +33,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
+from clew.files import comma_separated, write_text
 from clew.report.figures import COLOURS, new_figure
 
 SEED = 0
@@ -69,7 +70,7 @@ def main(folder: Path, draws: int = DRAWS) -> None:
         "search": search_rows(),
     }
     for name, table in rows.items():
-        write_csv(table, folder / f"{name}.csv")
+        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
     log("drawing")
     figures.draw_all(rows, folder)
     figures.write(sets(rows["sets"]), folder / "sets.png")
@@ -192,4 +193,8 @@ def attention(rows: Sequence[Row]) -> Figure:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    main(parser.parse_args().folder)

@@ -1,8 +1,6 @@
-"""What the tables of Figure 4.1 say, and how tables are written."""
+"""What the tables of Figure 4.1 say."""
 
-import csv
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from benchmarks.approximation import errors
@@ -10,15 +8,6 @@ from benchmarks.approximation.tables import Row
 
 ROUNDING = 1e-5
 """Errors below this are those of the arithmetic, and of the steps that `draws` leaves out."""
-
-
-def write_csv(rows: Sequence[Row], path: Path) -> None:
-    """Writes rows with the columns of the first, numbers with five significant digits."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()})
 
 
 def findings(figure: Sequence[Row]) -> list[str]:

@@ -10,9 +10,8 @@ is the same). Errors, beside those of AReLiT's waves and of the best possible, o
 Figure 4.1 and of the attention output; over time; and the time of a step. Nothing is trained.
 """
 
-import sys
+import argparse
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +28,14 @@ from benchmarks.approximation.attention import (
     draw_inputs,
     left_of,
 )
-from benchmarks.approximation.findings import write_csv
 from benchmarks.approximation.kernels import KERNELS
 from benchmarks.approximation.tables import LONGEST, SIZE, TIME, Row
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
-from clew.lab.bench.machine import until_ready
-from clew.lab.bench.timing import by_turns, estimate, seconds_of
+from clew.files import comma_separated, write_text
+from clew.lab.bench.machine import call_seconds
+from clew.lab.bench.timing import ratio
 from clew.report.figures import COLOURS, new_figure
 
 SEED, DRAWS, DRAWS_OVER_TIME = 0, 50, 10
@@ -200,15 +199,13 @@ def cost_rows() -> list[Row]:
     for r in RS:
         log(f"cost, r = {r}")
         steps = {SVD: _svd_steps(r + 1), "full_wave": _wave_steps(r + 1)}
-        for step in steps.values():
-            step()
-        found = by_turns({name: partial(seconds_of, step) for name, step in steps.items()}, TURNS)
-        ratio = estimate([a / b for a, b in zip(found[SVD], found["full_wave"], strict=True)])
+        found = call_seconds(steps, TURNS)
+        times = ratio(found[SVD], found["full_wave"])
         rows.append(
             {"r": r, "vectors": r + 1, "state_of_svd": (r + 1) * (2 * SIZE + 1)}
             | {"state_of_waves": 2 * (r + 1) * SIZE}
-            | {f"us_of_{name}": 1e6 * np.median(times) / STEPS for name, times in found.items()}
-            | {"times": ratio.middle, "times_low": ratio.low, "times_high": ratio.high}
+            | {f"us_of_{name}": 1e6 * np.median(took) / STEPS for name, took in found.items()}
+            | {"times": times.middle, "times_low": times.low, "times_high": times.high}
         )
     return rows
 
@@ -220,7 +217,7 @@ def _gated(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _svd_steps(rank: int) -> Callable[[], Any]:
-    given = np.random.default_rng(SEED).standard_normal((STEPS, 4, SIZE))
+    given = jnp.float32(np.random.default_rng(SEED).standard_normal((STEPS, 4, SIZE)))
 
     def step(factors: Factors, x: jax.Array) -> tuple[Factors, None]:
         keep, new = _gated(x)
@@ -228,12 +225,12 @@ def _svd_steps(rank: int) -> Callable[[], Any]:
 
     run = jax.jit(lambda factors, xs: jax.lax.scan(step, factors, xs)[0])
     begin = jax.tree.map(jnp.float32, empty((), (SIZE, SIZE), rank))
-    return until_ready(lambda: run(begin, jnp.float32(given)))
+    return lambda: run(begin, given)
 
 
 def _wave_steps(rank: int) -> Callable[[], Any]:
-    given = np.random.default_rng(SEED).standard_normal((STEPS, 4, SIZE))
-    waves = np.random.default_rng(SEED).standard_normal((STEPS, 1, rank, 1))
+    random, shapes = np.random.default_rng(SEED), ((STEPS, 4, SIZE), (STEPS, 1, rank, 1))
+    given = tuple(jnp.float32(random.standard_normal(shape)) for shape in shapes)
 
     def step(kept: jax.Array, x: tuple) -> tuple[jax.Array, None]:
         keep, new = _gated(x[0])
@@ -241,7 +238,7 @@ def _wave_steps(rank: int) -> Callable[[], Any]:
 
     run = jax.jit(lambda kept, xs: jax.lax.scan(step, kept, xs)[0])
     begin = jnp.zeros((2, rank, SIZE), jnp.float32)
-    return until_ready(lambda: run(begin, (jnp.float32(given), jnp.float32(waves))))
+    return lambda: run(begin, given)
 
 
 def draw(state: list[Row], times: list[Row], attention: list[Row]) -> Figure:
@@ -288,10 +285,14 @@ def main(folder: Path, draws: int = DRAWS) -> None:
         "cost": cost_rows(),
     }
     for name, table in rows.items():
-        write_csv(table, folder / f"{name}.csv")
+        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
     picture = draw(rows["state"], rows["over-time"], rows["attention"])
     figures.write(picture, folder / "incremental-svd.png")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    main(parser.parse_args().folder)
