@@ -48,7 +48,7 @@ LABELS = {name: KERNELS[name].label for name in WAVES} | {
     BEST: "best of this rank",
 }
 STYLES = figures.STYLES | {SVD: (COLOURS[4], "-"), BEST: (COLOURS[6], ":")}
-STEPS, TURNS = 100, 6
+STEPS, TURNS = 100, 100
 """Steps of a measurement of time, and measurements."""
 
 
