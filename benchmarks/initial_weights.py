@@ -3,16 +3,16 @@
 LSTM, GRU, ReLiT and AReLiT, `init_per` by turns, on three tasks with ten seeds each; and AReLiT
 with memories that last at the start (`chrono`):
 
-    python benchmarks/initial_weights.py results/initial-weights
+    python -m benchmarks.initial_weights results/initial-weights
 
 It goes on where it stopped. `clew report results/initial-weights` draws the curves. Seeds are the
 same for every way of drawing, but what is drawn from them is not, so nothing is paired.
 """
 
-import argparse
+from benchmarks.plans import run_plan
 
 from clew import A2CConfig, TrainConfig
-from clew.lab.grid import Evaluation, Setting, Study, run_study
+from clew.lab.grid import Evaluation, Setting, Study
 
 A2C = A2CConfig(num_envs=16, rollout_length=64)
 CELL = {"hidden_size": 128}
@@ -50,8 +50,4 @@ STUDY = Study(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("output", nargs="?", default="runs/initial-weights", help="its folder")
-    run_study(STUDY, parser.parse_args().output, workers=1)
+    run_plan(__doc__, {STUDY.name: lambda: STUDY}, seeds=len(STUDY.seeds))

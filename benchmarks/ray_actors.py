@@ -1,6 +1,6 @@
 """What goes between a learner and its actors on Ray: parameters and rollouts, nothing computed.
 
-    python benchmarks/ray_actors.py --nodes 1 2 --actors 1 2 4 8 --json results.json
+    python -P benchmarks/ray_actors.py --nodes 1 2 --actors 1 2 4 8 --json results.json
 
 Needs `pip install 'clew[ray]'`. The pool is that of `clew train --ray`, its actors answer at once
 with arrays of a given size, and the clusters are of this machine: with two nodes

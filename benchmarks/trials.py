@@ -1,6 +1,6 @@
 """Agents that keep their memory over trials: bandits and the dark room, beside other policies.
 
-    python benchmarks/trials.py results/trials bandit-10 dark-room bandit-10-arelit bandit-100
+    python -m benchmarks.trials results/trials bandit-10 dark-room bandit-10-arelit bandit-100
 
 trains what is not trained yet, one study for each name, and writes what policies for bandits earn.
 `separate` is the control: the same trials, with a memory that begins anew in each episode.
@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
+from benchmarks.bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
 
 from clew import PPOConfig, TrainConfig, WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study

@@ -26,6 +26,7 @@ from benchmarks import (
     modern_memories,
     pixel_maze,
     short_to_long,
+    trials,
     which_learner,
 )
 
@@ -82,6 +83,7 @@ STUDIES: dict[str, Study] = {
     "short-to-long": short_to_long.further(),
     "tmaze-120-learners": which_learner.tmaze_120(),
     "tmaze-120-longer": which_learner.tmaze_120_longer(),
+    "trials/bandit-10": trials.STUDIES["bandit-10"],
     "which-learner": which_learner.defaults(),
 }
 """What the commands of results pages run, by folder."""

@@ -1,22 +1,16 @@
 """What policies earn in trials of a bandit."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
+from benchmarks.bandit_policies import (
+    POLICIES,
+    bandit_policy_returns,
+    best_bandit_return,
+    gittins_indices,
+)
 
 from clew.errors import UserError
 from oracles import bandit
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-spec = importlib.util.spec_from_file_location("bandit_policies", BENCHMARKS / "bandit_policies.py")
-assert spec is not None and spec.loader is not None
-policies = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(policies)
-POLICIES, gittins_indices = policies.POLICIES, policies.gittins_indices
-bandit_policy_returns = policies.bandit_policy_returns
-best_bandit_return = policies.best_bandit_return
 
 
 @pytest.mark.parametrize(("arms", "pulls"), [(2, 1), (2, 5), (3, 4)])
