@@ -39,9 +39,9 @@ MEMORIES = {
 sine; the text's at r = 1, where keys and queries cancel, and at r = 7, both also with gates that
 begin open; as coded."""
 OTHERS = {
-    "relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head"}),
-    "chrono-relit": ("relit", SIZES["small"] | {"eta": 4, "init_per": "head", "chrono": 256}),
-    "gru": ("gru", {"hidden_size": 64, "init_per": "gate"}),
+    "relit": ("relit", SIZES["small"] | {"eta": 4}),
+    "chrono-relit": ("relit", SIZES["small"] | {"eta": 4, "chrono": 256}),
+    "gru": ("gru", {"hidden_size": 64}),
     "gtrxl-256": ("gtrxl", SIZES["small"] | {"window": 256}),
 }
 """What AReLiT approximates, also with gates that begin open, and two that solve the T-Maze at the

@@ -13,28 +13,34 @@ from benchmarks.plans import run_plan
 
 from clew import A2CConfig, TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study
+from clew.lab.studies.models import PublishedGRU, PublishedLSTM
+from clew.lab.studies.tmaze.models import PublishedAReLiT, PublishedReLiT
+from clew.names import recorded_name
 
 A2C = A2CConfig(num_envs=16, rollout_length=64)
 CELL = {"hidden_size": 128}
 LAYERS = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32}
 WAYS = {
-    "lstm": (CELL, ("product", "gate")),
-    "gru": (CELL, ("product", "gate")),
-    "relit": (LAYERS, ("product", "role", "head")),
-    "arelit": (LAYERS | {"chrono": 0}, ("product", "role", "head")),
+    "lstm": (PublishedLSTM, CELL, ("product", "gate")),
+    "gru": (PublishedGRU, CELL, ("product", "gate")),
+    "relit": (PublishedReLiT, LAYERS, ("product", "role", "head")),
+    "arelit": (PublishedAReLiT, LAYERS | {"chrono": 0}, ("product", "role", "head")),
 }
+"""By memory what has its ways of drawing, its options, and the ways."""
 STUDY = Study(
     name="initial-weights",
     models={
         f"{memory}-{way}": TrainConfig(
-            memory=memory, memory_options=options | {"init_per": way}, a2c=A2C
+            memory=recorded_name("memory", kind),
+            memory_options=options | {"init_per": way},
+            a2c=A2C,
         )
-        for memory, (options, ways) in WAYS.items()
+        for memory, (kind, options, ways) in WAYS.items()
         for way in ways
     }
     | {
         "arelit-product-chrono": TrainConfig(
-            memory="arelit", memory_options=LAYERS | {"init_per": "product", "chrono": 256}, a2c=A2C
+            memory="arelit", memory_options=LAYERS | {"chrono": 256}, a2c=A2C
         )
     },
     settings={

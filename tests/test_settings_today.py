@@ -37,7 +37,7 @@ from clew.lab.studies.makkink import grid as makkink
 from clew.lab.studies.popgym import grid as popgym
 from clew.lab.studies.tmaze import grid as tmaze
 from clew.memory import MEMORIES, options_of
-from clew.names import is_reference
+from clew.names import is_reference, resolve
 from clew.run import json_lines
 from clew.run.config import TrainConfig, config_from_json, differences
 
@@ -142,6 +142,9 @@ def test_rows_of_a_study_have_the_settings_of_today(page: str) -> None:
     digests = {(row["model"], row["setting"], row["digest"]) for row in rows}
     assert digests
     assert [row for row in digests if study.digest(*row[:2]) != row[2]] == []
+    for name, model in study.models.items():
+        memory = resolve(model.memory) if is_reference(model.memory) else model.memory
+        assert set(model.memory_options) <= set(options_of(memory)), name
 
 
 def test_defaults_of_memories_are_those_that_are_known() -> None:
