@@ -224,11 +224,12 @@ def _table(shown: str, groups: Groups) -> Table:
         ]
         for (name, width), some in groups.items()
     ]
+    shown_ones = ", ".join(f"{1 / pairs + (1 - 1 / pairs) / WORDS:.2f}" for pairs in PAIRS)
     note = (
         f"Share of right answers in {ASKED} new sequences of {LENGTH} tokens with each number of "
         f"pairs, mean and 95% interval by Student's t over seeds, after at most {STEPS:,} updates "
         f"of {EACH * len(PAIRS)} sequences; chance is {1 / WORDS:.3f}, one of the values of the "
-        f"sequence {', '.join(f'{1 / pairs:.2f}' for pairs in PAIRS)}. Updates: the median of what "
+        f"sequence {shown_ones}. Updates: the median of what "
         f"was taken until {SOLVED} of {STEPS // 20} updates' answers were right."
     )
     asked = [f"{pairs} pairs" for pairs in PAIRS]
