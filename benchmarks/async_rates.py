@@ -175,6 +175,8 @@ def main() -> None:
     if args.work:
         bare(args.env, args.envs, args.seconds)
         return
+    if args.sample_factory and args.env != parser.get_default("env"):
+        parser.error(f"Sample Factory plays CartPole here, not {args.env}")
     if args.sample_factory and not shutil.which(args.sample_factory):
         raise SystemExit(f"--sample-factory: there is no {args.sample_factory}")
     names = [name for name in MEASURES if name != "sample-factory" or args.sample_factory]

@@ -51,7 +51,7 @@ FILE = "memory-maze-learner"
 """Name of what is written, .json, .md and .png."""
 NOTE = (
     "frames/s: of the learner, one gradient step on noise and what belongs to it; median of the "
-    "turns and its 95% interval. by gtrxl-256: rates in the same turn. MiB: peak, as planned by "
+    "turns and its 95% interval. by {}: rates in the same turn. MiB: peak, as planned by "
     "XLA, and what a kernel allocates besides. of matmul peak: fraction of the machine's own rate "
     "of matrix products."
 )
@@ -181,9 +181,14 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
         f"{machine['cores']} cores, {product.low / 1e9:,.0f} to {product.high / 1e9:,.0f} GFLOP/s "
         "in matrix products"
     )
-    peak = f"MiB at {rows[0].planned_frames:,} frames"
-    columns = ("", "parameters", "million multiply-adds", "frames/s", "by gtrxl-256", peak)
-    return tabulate(FILE, title, (*columns, "of matmul peak"), lines, NOTE)
+    peak, by = f"MiB at {rows[0].planned_frames:,} frames", against([row.model for row in rows])
+    columns = ("", "parameters", "million multiply-adds", "frames/s", f"by {by}", peak)
+    return tabulate(FILE, title, (*columns, "of matmul peak"), lines, NOTE.format(by))
+
+
+def against(names: Sequence[str]) -> str:
+    """Which of the agents the others are held against: `AGAINST`, or else the first."""
+    return AGAINST if AGAINST in names else names[0]
 
 
 def measure(
@@ -192,7 +197,7 @@ def measure(
     """All agents by turns.
 
     Args:
-        plan: how much; its first model stands for `AGAINST` if that is not among them.
+        plan: how much.
         threads: of this machine, for what kernels allocate.
         log: called with what is done next.
 
@@ -210,8 +215,8 @@ def measure(
     measures |= {name: _logged(name, learner.seconds, log) for name, learner in learners.items()}
     seconds = by_turns(measures, plan.rounds, warm_up=True, log=log)
     products = seconds.pop(PRODUCTS)
-    against = seconds.get(AGAINST, seconds[plan.models[0]])
-    rows = [one.row(seconds[name], against, products, threads) for name, one in learners.items()]
+    other = seconds[against(plan.models)]
+    rows = [one.row(seconds[name], other, products, threads) for name, one in learners.items()]
     return rows, estimate(products)
 
 
