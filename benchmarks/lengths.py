@@ -82,16 +82,19 @@ QUICK = LengthsPlan(
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
-def of_memories(plan: LengthsPlan, names: Sequence[str]) -> LengthsPlan:
-    """The plan for some of the memories, or for all if there are no names.
+def chosen(plan: LengthsPlan, names: Sequence[str], lengths: Sequence[int]) -> LengthsPlan:
+    """The plan for these memories and lengths, or its own where there are none.
 
     Raises:
-        UserError: for a name that is not among them.
+        UserError: for a name that is not among those to measure, or a length below 1.
     """
     for name in names:
         if name not in (*FORMS, *OTHERS):
             raise unknown_name("memory to measure", name, (*FORMS, *OTHERS))
-    return plan._replace(memories=tuple(names)) if names else plan
+    for length in lengths:
+        require_at_least("lengths", length, 1)
+    memories = tuple(names) or plan.memories
+    return plan._replace(memories=memories, lengths=tuple(lengths) or plan.lengths)
 
 
 class Row(NamedTuple):
@@ -167,6 +170,11 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
 Gradient = Callable[[AbstractMemory, Any, Any, Any], tuple[Any, Any]]
 
 
+def unrolled(memory: AbstractMemory, *args: Any) -> tuple[Any, Any]:
+    """The chunk as the memory reads it."""
+    return memory.unroll(*args)
+
+
 def compile_gradient(memory: AbstractMemory, length: int, envs: int, read: Gradient) -> Any:
     """The gradient, for parameters and observations, of the sum of outputs.
 
@@ -227,7 +235,7 @@ def measure(plan: LengthsPlan, threads: int, log: Callable[[str], None]) -> list
     for subject, length in ((s, length) for s in subjects(plan) for length in plan.lengths):
         memory = subject.memory
         log(f"compiling {subject.label}, chunks of {length:,}")
-        program = compile_gradient(memory, length, plan.envs, lambda m, *args: m.unroll(*args))
+        program = compile_gradient(memory, length, plan.envs, unrolled)
         compiled[subject.label, length] = subject, program
         calls[subject.label, length] = call_of(memory, program, length, plan.envs)
     seconds = {
@@ -336,11 +344,8 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
         UserError: for a name that is not among those to measure.
     """
     plan = QUICK if given.quick else LengthsPlan(rounds=given.repeats)
-    for length in given.lengths:
-        require_at_least("lengths", length, 1)
-    if given.lengths:
-        plan = plan._replace(lengths=tuple(given.lengths))
-    return of_memories(plan, given.memories or ([*FORMS, *OTHERS] if given.every else []))
+    names = given.memories or ([*FORMS, *OTHERS] if given.every else [])
+    return chosen(plan, names, given.lengths)
 
 
 def options_of() -> argparse.ArgumentParser:

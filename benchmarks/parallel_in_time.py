@@ -22,16 +22,18 @@ from benchmarks import options
 from benchmarks.lengths import (
     FORMS,
     OTHERS,
+    QUICK_NOTE,
     Gradient,
     LengthsPlan,
     call_of,
+    chosen,
     compile_gradient,
-    of_memories,
     subjects,
+    unrolled,
 )
+from benchmarks.lengths import QUICK as SHORTER
 
 from clew.cli.tables import log as log_to_stderr
-from clew.errors import require_at_least
 from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
 from clew.lab.bench.timing import Estimate, estimate, ratio
 from clew.memory import scan_steps
@@ -40,20 +42,14 @@ from clew.report.figures import new_figure, save
 from clew.run.machine import git_commit, planned_bytes
 
 PLAN = LengthsPlan((256, 1024), envs=8, memories=(*FORMS, *OTHERS))
-QUICK = LengthsPlan(
-    (8, 16), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8}
-)
+QUICK = SHORTER._replace(lengths=(8, 16))
 """Enough to see that everything works; not to quote."""
-QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 NOTE = (
     "ms: the gradient for a chunk of all environments, in the memory's own form and step by step; "
     "medians and intervals of the turns. times: the second by the first, turn by turn. MiB: peaks, "
     "as planned by XLA."
 )
-READS: dict[str, Gradient] = {
-    "whole": lambda memory, *args: memory.unroll(*args),
-    "steps": scan_steps,
-}
+READS: dict[str, Gradient] = {"whole": unrolled, "steps": scan_steps}
 
 
 class Row(NamedTuple):
@@ -183,12 +179,8 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
     Raises:
         UserError: for a length below 1, or a name that is not among those to measure.
     """
-    for length in given.lengths:
-        require_at_least("lengths", length, 1)
     plan = QUICK if given.quick else PLAN._replace(rounds=given.repeats)
-    if given.lengths:
-        plan = plan._replace(lengths=tuple(given.lengths))
-    return of_memories(plan, given.memories)
+    return chosen(plan, given.memories, given.lengths)
 
 
 def options_of() -> argparse.ArgumentParser:

@@ -16,11 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
-from benchmarks import options
-from benchmarks.lengths import FORMS, OTHERS, compile_gradient
+from benchmarks import lengths, options
+from benchmarks.lengths import FORMS, OTHERS, QUICK_NOTE, compile_gradient, unrolled
 
 from clew.cli.tables import log as log_to_stderr
 from clew.errors import require_at_least, unknown_name
@@ -50,7 +48,6 @@ class ProductPlan(NamedTuple):
 
 QUICK = ProductPlan(8, 1, 16, 2)
 """Enough to see that everything works; not to quote."""
-QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 NOTE = (
     "ms: the gradient for a chunk of all environments. products: what the products of `unroll` "
     "take three times over at the rate of the same turn. times: one by the other, turn by turn. "
@@ -81,11 +78,9 @@ def make(name: str, plan: ProductPlan) -> AbstractMemory:
 
 def call_of(memory: AbstractMemory, plan: ProductPlan) -> tuple[Callable[[], Any], int]:
     """A call of its gradient, and the bytes that XLA plans for it."""
-    program = compile_gradient(memory, plan.length, plan.envs, lambda m, *args: m.unroll(*args))
-    params, _ = eqx.partition(memory, eqx.is_inexact_array)
-    xs = jax.random.normal(jax.random.key(1), (plan.length, plan.envs, memory.input_size))
-    starts = jnp.zeros((plan.length, plan.envs), bool)
-    return until_ready(lambda: program(params, xs, starts)), planned_bytes(program)
+    program = compile_gradient(memory, plan.length, plan.envs, unrolled)
+    call = lengths.call_of(memory, program, plan.length, plan.envs)
+    return until_ready(call), planned_bytes(program)
 
 
 def measure(plan: ProductPlan, log: Callable[[str], None]) -> tuple[list[Row], list[float]]:

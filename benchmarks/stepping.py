@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gymnasium import spaces
 
 from clew.envs import AutoReset, Environment
-from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
+from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 
 
 def random_action(space: spaces.Space, key: Any) -> Any:
@@ -73,6 +73,4 @@ def beside(
 ) -> tuple[dict[str, Estimate], Estimate]:
     """The rates of two sides by turns, and how many times the second's the first's is."""
     found = by_turns(sides, turns, warm_up=True)
-    first, second = found.values()
-    times = estimate([a / b for a, b in zip(first, second, strict=True)])
-    return {side: estimate(values) for side, values in found.items()}, times
+    return {side: estimate(values) for side, values in found.items()}, ratio(*found.values())

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def main(args: Sequence[str] | None = None) -> None:
     if not given.table:
         names = [name for name in _names() if name.startswith(tuple(given.only))]
         with ThreadPoolExecutor(given.jobs) as pool:
-            for row in pool.map(partial(_try, names), names):
+            for row in pool.map(_try, names):
                 rows[row["model"]] = row
                 print(page.line(row), file=sys.stderr, flush=True)
                 if folder:
@@ -68,7 +67,7 @@ def _row(name: str) -> dict[str, Any]:
     return try_model(name, MODELS[name])
 
 
-def _try(names: Sequence[str], name: str) -> dict[str, Any]:
+def _try(name: str) -> dict[str, Any]:
     """The row of a model, from a process of its own; if it fails, what it said last."""
     command = [sys.executable, "-m", "benchmarks.conformance", "--one", name]
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}

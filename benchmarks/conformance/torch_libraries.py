@@ -236,7 +236,6 @@ def min_rnn(kind: str) -> AbstractMemory:
 
     def read(module: Any, state: Tensors, xs: torch.Tensor) -> Any:
         fresh = (state[0] == 0).flatten(1).all(1)  # a state is positive: zeros stand for None
-        ys, after = torch.zeros(0), torch.zeros(0)
         parts = []
         for rows in (fresh, ~fresh):
             given = None if rows is fresh else state[0][rows]
