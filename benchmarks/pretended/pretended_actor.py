@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from clew.interact.task import HostConfig
+from clew import TrainConfig
 from clew.run.asynchronous import ray_pool
+from clew.run.asynchronous.actor import ActorSpec
 from clew.run.asynchronous.ray_actor import Made, RayActor
 from clew.run.asynchronous.settings import AsyncConfig
 
@@ -14,9 +15,9 @@ from clew.run.asynchronous.settings import AsyncConfig
 class PretendedActor(RayActor):
     """Answers at once with as many bytes as the newest parameters say."""
 
-    def rollout(self, version: int, published: Any, opening: int) -> Any:
+    def rollout(self, version: int, latest: Any, opening: int) -> Any:
         """What `RayActor.rollout` would give."""
-        self.tell(version, published)
+        self.receive(version, latest)
         version, newest = self._newest
         size: Any = newest
         return Made(version, np.ones(size[1], np.uint8), 1.0, 0.0)
@@ -33,16 +34,12 @@ class Pool(ray_pool.RayPool):
 
 def make_pool(actors: int) -> Pool:
     """Actors that are all at work."""
-    settings = AsyncConfig(actors=actors, queue=1, ray="auto")
-    config = SimpleNamespace(asynchronous=settings, host=HostConfig(), env="pretended")
-    side = SimpleNamespace(task=SimpleNamespace(vector=False))
+    config = TrainConfig(asynchronous=AsyncConfig(actors=actors, queue=1, ray="auto"))
+    task: Any = SimpleNamespace(environment=SimpleNamespace(vector=False))
     modules: Any = ray_pool
-    modules.RayActor, modules.pickle = PretendedActor, SimpleNamespace(dumps=lambda share: b"")
-    shares: Any = [
-        SimpleNamespace(config=config, side=side, number=number, num_envs=1)
-        for number in range(actors)
-    ]
-    pool, nothing = Pool(shares, lambda line: None), (np.zeros(0, np.uint8), 0)
+    modules.RayActor, modules.pickle = PretendedActor, SimpleNamespace(dumps=lambda spec: b"")
+    specs = [ActorSpec(config, task, number, 1) for number in range(actors)]
+    pool, nothing = Pool(specs, lambda line: None), (np.zeros(0, np.uint8), 0)
     version: Any = 0
     while version == 0 or not all(actor.started for actor in pool.actors):
         pool.publish(version := version + 1, nothing)  # pyright: ignore[reportArgumentType]

@@ -74,3 +74,29 @@ class FakeActors:
     def last(self, name: str, actor: int) -> str:
         """The newest reference of a method of an actor."""
         return [asked for asked in self.asked if asked.startswith(f"{name} {actor} ")][-1]
+
+
+class PromptActors(FakeActors):
+    """A cluster whose actors are made, and answer by themselves, at once."""
+
+    def remote(self, **options: Any) -> Any:
+        """Actors of a class."""
+        return lambda kind: SimpleNamespace(remote=lambda *args: self._made(kind(*args)))
+
+    def _made(self, actor: Any) -> Any:
+        names = ("where", "look", "receive", "stop", "close", "rollout")
+        return SimpleNamespace(**{name: self._prompt(getattr(actor, name)) for name in names})
+
+    def _prompt(self, method: Any) -> Any:
+        def called(*args: Any) -> str:
+            self.asked.append(f"{method.__name__} {len(self.asked)}")
+            self.answers[self.asked[-1]] = method(*args)
+            return self.asked[-1]
+
+        return SimpleNamespace(remote=called)
+
+    def get_runtime_context(self) -> Any:
+        """Of the one node."""
+        return SimpleNamespace(get_node_id=lambda: "0000")
+
+    util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")

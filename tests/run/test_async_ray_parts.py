@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from fake_actors import ActorDiedError, FakeActors, RayError, RayTaskError
+from benchmarks import ray_actors
+from fake_actors import ActorDiedError, FakeActors, PromptActors, RayError, RayTaskError
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
@@ -235,3 +236,24 @@ def test_a_cluster_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "ray", ray)
     with pytest.raises(UserError, match="could be started here: timed out during startup"):
         cluster.join("local")
+
+
+def test_the_benchmark_s_actors_are_those_of_the_pool(
+    modules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They answer with as many bytes as the newest parameters say."""
+    ray, pool_module = PromptActors(), modules.ray_pool
+    for module in (modules.ray_actor, pool_module):
+        monkeypatch.setattr(module, "import_ray", lambda: ray)
+    for name in ("RayActor", "pickle"):  # which it puts its own in place of
+        monkeypatch.setattr(pool_module, name, getattr(pool_module, name))
+    monkeypatch.setattr(ray_actors, "SECONDS", 0.01)
+    monkeypatch.syspath_prepend(Path(ray_actors.__file__).parent / "pretended")
+    pool = importlib.import_module("pretended_actor").make_pool(2)
+    monkeypatch.delitem(sys.modules, "pretended_actor")
+    assert set(ray_actors.figures(pool, 2, 0.001, 0.002)) > {"rollouts_per_s", "answers_per_s"}
+    for _ in range(3):
+        pool.publish(pool.version + 1, (np.zeros(3), 7))
+        sizes = [len(rollout.gathered) for rollout in pool.take(2)]
+    assert sizes == [7, 7]
+    pool.close()
