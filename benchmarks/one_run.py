@@ -48,15 +48,15 @@ def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any
     from clew.run.build import build_agent, make_parts
     from clew.run.compiled import compile_program
     from clew.run.config import TrainConfig
-    from clew.run.sharding import choose_devices, open_devices
+    from clew.run.sharding import open_devices
     from clew.run.updates import init_run
 
     machine.use_compilation_cache()
     open_devices()
     config = TrainConfig() if agent == "default" else PRESETS[f"pramanik/{agent}"]
     config = replace(config, devices=devices, device_threads=threads)
-    config = choose_devices(config)
     parts = make_parts(config)
+    config = parts.config
     program, held = compile_program(parts), [init_run(parts)]
 
     def advance() -> Any:
