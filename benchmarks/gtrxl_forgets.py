@@ -38,7 +38,7 @@ def forgetting() -> Study:
     }
     every = {key: value for one in CHANGES.values() for key, value in one.items()}
     models = {"coded": coded, **changed, "all": replace(coded.with_learning(**every), preset="")}
-    settings = {name: study.settings[name] for name in ("length-20",)}
+    settings = {"length-20": study.settings["length-20"]}
     return replace(study, name="gtrxl-forgets", models=models, settings=settings, weights={})
 
 
