@@ -67,9 +67,11 @@ def measure(size: int, patched: bool, processes: int, seconds: float) -> list[di
         for seed in range(processes)
     ]
     for worker in workers:
+        assert worker.stdout is not None
         if worker.stdout.readline() != "ready\n":
             sys.exit("a process ended before it was ready; its error is above")
     for worker in workers:
+        assert worker.stdin is not None
         worker.stdin.write("go\n")
         worker.stdin.flush()
     return [json.loads(worker.communicate()[0]) for worker in workers]

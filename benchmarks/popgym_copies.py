@@ -50,7 +50,8 @@ def neighbours(mines: np.ndarray) -> np.ndarray:
     """How many mines are on a square and beside it."""
     around = np.pad(mines.astype(int), 1)
     rows, columns = mines.shape
-    return sum(around[i : i + rows, j : j + columns] for i in range(3) for j in range(3))
+    parts = [around[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
+    return np.sum(parts, axis=0)
 
 
 class Play(NamedTuple):
@@ -194,7 +195,8 @@ def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: lis
             paid, theirs = float(reward[at]), float(episode.rows["reward"][at])
             found = f"episode {number}, step {at}: {what}; reward {paid:.4f}, popgym {theirs:.4f}"
     steps = sum(len(episode.rows["reward"]) for episode in episodes)
-    return Row(copy, name, difficulty, steps, *(int(n) for n in totals), found)
+    observations, rewards, ends = (int(n) for n in totals)
+    return Row(copy, name, difficulty, steps, observations, rewards, ends, found)
 
 
 def measure(sources: Path, names: list[str], steps: int, seed: int) -> list[Row]:

@@ -252,6 +252,7 @@ def test_the_benchmark_s_actors_are_those_of_the_pool(
     pool = importlib.import_module("pretended_actor").make_pool(2)
     monkeypatch.delitem(sys.modules, "pretended_actor")
     assert set(ray_actors.figures(pool, 2, 0.001, 0.002)) > {"rollouts_per_s", "answers_per_s"}
+    sizes = list[int]()
     for _ in range(3):
         pool.publish(pool.version + 1, (np.zeros(3), 7))
         sizes = [len(rollout.gathered) for rollout in pool.take(2)]
