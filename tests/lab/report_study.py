@@ -5,12 +5,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from clew.lab.grid import Cell, Evaluation, Setting, Study
 from clew.lab.grid.results import write_study
 from clew.lab.studies.makkink import grid as makkink
+from clew.report import files, html
 from clew.run.config import TrainConfig
 
 Score = Callable[[Cell], float | None]
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves charts out, which are nearly all of a report's time: for tests of its words."""
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+    for draw in ("panel_svg", "legend_svg"):
+        monkeypatch.setattr(html, draw, lambda *_: '<svg viewBox="0 0 1 1"></svg>')
 
 
 def made_up_row(study: Study, cell: Cell, mean: float | None) -> dict[str, Any]:

@@ -18,8 +18,11 @@ from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.report.figures import new_figure, styles_of
 from memory_maze_study import STEPS, maze_row, write_learner, write_maze
+from report_study import undrawn
 from requested import requested
 from slow_cases import fast_only
+
+__all__ = ["undrawn"]
 
 AS_PUBLISHED = {"lstm": 20.0, "gtrxl-256": 15.0, "gtrxl-128": 15.02, "gtrxl-64": 15.04}
 AS_PUBLISHED |= {"arelit": 10.0, "none": 2.0}
@@ -170,6 +173,7 @@ def search(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_search_chooses_and_the_study_takes_it(search: Path, tmp_path: Path) -> None:
     assert SEARCH.best_rates(search, study.SEARCH_NAME) == {
         "lstm": (2.5e-3, 0.03),

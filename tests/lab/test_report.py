@@ -22,8 +22,10 @@ from clew.report.figures import new_figure, styles_of
 from clew.report.files import Report
 from clew.run.config import TrainConfig
 from clew.stats import Spread, holm, welch_from_spreads
-from report_study import made_up_row, own_study, thesis_study, write_folder
+from report_study import made_up_row, own_study, thesis_study, undrawn, write_folder
 from requested import requested
+
+__all__ = ["undrawn"]
 
 MODELS = ["lstm", "gtrxl", "none"]
 SETTINGS = ["length-1", "length-3", "length-20", "distributed-3-3"]
@@ -286,11 +288,11 @@ NINE, FIVE = [0.9, 0.9, 0.91, 0.9, 0.92], [0.5, 0.52, 0.5, 0.51, 0.5]
         ),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_means_say_which_seeds_and_settings_they_lack(
-    tmp_path: Path, monkeypatch, mine: dict, cell: str, headline: str
+    tmp_path: Path, mine: dict, cell: str, headline: str
 ) -> None:
     """And every setting counts in which there is a seed, in the summary and beside the cost."""
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     scores = {"gru": {"a": NINE, "b": FIVE}, "mine": mine}
     text = make_report([fabricated(tmp_path / "x", scores)]).markdown.read_text()
     assert headline in text
@@ -300,8 +302,8 @@ def test_means_say_which_seeds_and_settings_they_lack(
     assert f"{mean.split()[0]} {remark.strip()} |" in text[text.index("Parameters and cost") :]
 
 
-def test_the_same_seeds_are_compared_though_some_lack(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+@pytest.mark.usefixtures("undrawn")
+def test_the_same_seeds_are_compared_though_some_lack(tmp_path: Path) -> None:
     scores = {"gru": {"a": NINE[:3], "b": FIVE[:3]}, "mine": {"a": NINE[1:4], "b": FIVE[:3]}}
     text = make_report([fabricated(tmp_path / "x", scores)]).markdown.read_text()
     assert (
@@ -310,6 +312,7 @@ def test_the_same_seeds_are_compared_though_some_lack(tmp_path: Path, monkeypatc
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_normalised_scores_are_over_every_setting_of_a_model(tmp_path: Path) -> None:
     """A model is better than those that have all of its settings, of which one here is alone."""
     settings = {name: replace(s, floors={"memoryless": 0.1}) for name, s in CORRIDORS.items()}
@@ -334,10 +337,10 @@ def test_normalised_scores_are_over_every_setting_of_a_model(tmp_path: Path) -> 
         (1.0, 0.5, "a: a score of 500 is above the perfect score, 1, so its floors are left out"),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_a_perfect_score_other_than_one(
-    tmp_path: Path, monkeypatch, perfect: float, floor: float, said: str
+    tmp_path: Path, perfect: float, floor: float, said: str
 ) -> None:
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     pole = Setting("gymnasium:CartPole-v1", floors={"memoryless": floor}, perfect=perfect)
     changes = {"settings": {"a": pole}, "score": "return"}
     scores = {"gru": {"a": [490, 495, 500, 480, 499]}, "mine": {"a": [60, 55, 70, 65, 62]}}
@@ -352,9 +355,9 @@ def test_a_perfect_score_other_than_one(
     assert read_edition(folder).settings["a"].perfect == 1.0
 
 
-def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path) -> None:
     """As after more steps were asked for; their seconds are a part of the longer ones'."""
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))
     folder = write_folder(tmp_path / "one", study, lambda cell: 0.5 + 0.25 * cell.seed)
     longer = [
@@ -380,10 +383,8 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path, monkey
         (["a", "c"], "have the highest mean success rate, 0.500 over 1 setting that asks for a"),
     ],
 )
-def test_equal_models_are_both_the_best(
-    tmp_path: Path, monkeypatch, settings: list[str], headline: str
-) -> None:
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+@pytest.mark.usefixtures("undrawn")
+def test_equal_models_are_both_the_best(tmp_path: Path, settings: list[str], headline: str) -> None:
     forms = {name: CORRIDORS.get(name, NEEDLESS) for name in settings}
     scores = {model: {n: [x] * 5 for n in "abc"} for model, x in EQUAL.items()}
     text = make_report([fabricated(tmp_path / "x", scores, settings=forms)]).markdown.read_text()
@@ -395,8 +396,9 @@ NEEDLESS = Setting("tmaze", floors={"memoryless": 1.0})
 EQUAL = {"gru": 0.5, "lstm": 0.1 + 0.4, "none": 0.2}
 
 
-def test_a_model_with_rows_and_without_scores_has_no_ranks(tmp_path: Path) -> None:
+def test_a_model_with_rows_and_without_scores_has_no_ranks(tmp_path: Path, monkeypatch) -> None:
     """It ended the report: "values must be a list with ... at least 2 seeds"."""
+    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     many, seeds = [n / 20 for n in range(10)], tuple(range(10))
     scores = {"gru": {"a": many}, "lstm": {"a": many}, "mine": {"a": [None] * 9 + [0.5]}}
     settings = {"a": CORRIDORS["a"]}
@@ -430,10 +432,10 @@ def limits_of(panel: Panel) -> tuple[float, float]:
     return axes.get_xlim() if scores_along_x else axes.get_ylim()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_seconds_of_runs_are_those_of_the_whole_machine_and_speed_is_trainings(
-    tmp_path: Path, monkeypatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     whole = {"resumable": True, "whole_machine": True, "evaluation": Evaluation(episodes=0)}
     study = own_study(seeds=(0, 1), **whole)
     folder = write_folder(tmp_path / "one", study, lambda cell: 0.5)
@@ -476,8 +478,8 @@ def test_the_command_of_a_report_makes_the_folder(words: str, tmp_path: Path) ->
     assert requested(command.removeprefix("clew study ")) == study
 
 
-def test_two_studies_of_one_name_do_not_mix(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
+@pytest.mark.usefixtures("undrawn")
+def test_two_studies_of_one_name_do_not_mix(tmp_path: Path) -> None:
     study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))
     folders = [
         write_folder(tmp_path / name, study, lambda cell, base=base: base + 0.5 * cell.seed)

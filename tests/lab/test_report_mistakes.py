@@ -11,7 +11,9 @@ from clew.errors import UserError
 from clew.lab.studies.report.edition import read_edition
 from clew.lab.studies.report.make import make_report
 from clew.run.json_lines import DamagedRowWarning
-from report_study import own_study, write_folder
+from report_study import own_study, undrawn, write_folder
+
+__all__ = ["undrawn"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,7 @@ def test_joined_rows_count_once_and_must_be_of_the_same_settings(tmp_path: Path)
         read_edition(folder)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_failed_is_named(tmp_path: Path) -> None:
     """Unless it was trained since; and cells say of how many settings they are."""
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)

@@ -25,8 +25,11 @@ from clew.lab.studies.tmaze.grid import SEARCH, last_success
 from clew.lab.studies.tmaze.page import windows_table
 from clew.report.figures import styles_of
 from clew.stats import Interval
+from report_study import undrawn
 from requested import requested
 from tmaze_study import STEPS, tmaze_row, write_tmaze
+
+__all__ = ["undrawn"]
 
 
 @pytest.mark.slow
@@ -222,6 +225,7 @@ def test_a_report_of_a_grid_that_is_partly_there(tmp_path: Path) -> None:
     assert "--part tmaze --edition" in text and report.html.stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_is_chosen_from_as_the_thesis_does(tmp_path: Path) -> None:
     study = tmaze.sweep(corridors=(120,)).only(["gru"])
     rows = []
