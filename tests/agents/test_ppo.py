@@ -199,7 +199,9 @@ def test_a_rollout_that_lags_is_valued_by_the_present_network(acted):
     now = jax.tree.map(lambda x: x * 1.5 if eqx.is_inexact_array(x) else x, agent)
     new = old._replace(memory=refresh_all(now, old.memory, ENVS))
     assert not eqx.tree_equal(old.memory, new.memory, rtol=0.1)
-    found, expected = (learned(now, rollout, CONFIG).agent for rollout in (old, new))
+    learner = PPO(CONFIG, updates=2)
+    state, learn = learner.init(now, lambda: old), eqx.filter_jit(learner.learn)
+    found, expected = (learn(now, state, made, jax.random.key(5))[0] for made in (old, new))
     assert eqx.tree_equal(found, expected, rtol=1e-5, atol=1e-6)
 
 

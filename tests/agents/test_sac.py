@@ -141,7 +141,7 @@ def test_losses_and_targets_are_those_of_the_equations(
     (total, parts), gradient = eqx.filter_jit(
         eqx.filter_value_and_grad(lambda n: learner.loss(n, target, batch), has_aux=True)
     )(networks)
-    read = learner._read(networks, batch)
+    read = eqx.filter_jit(learner._read)(networks, batch)
     steps = jax.tree.map(np.asarray, batch.steps)
     distribution: Any = networks.agent.distribution
     actions = [np.asarray(distribution.sample(read.logits, n)) for n in batch.noise]

@@ -47,13 +47,13 @@ def begun(config, watch: Watch | None = None) -> Path:
     return clew.train(config, progress=watch or Watch()).path
 
 
-def first_agents(config) -> dict[str, np.ndarray]:
+def first_agents(config, part: str = AGENT) -> dict[str, np.ndarray]:
     """What the seeds of a run begin with, without the run."""
     parts = make_parts(config)
     state = init_run(parts, start=read_start(parts))
     found = jax.tree_util.tree_leaves_with_path(state)
     named = {checkpoint.path_name(path): leaf for path, leaf in found}
-    return {name: np.asarray(leaf) for name, leaf in named.items() if name.startswith(AGENT)}
+    return {name: np.asarray(leaf) for name, leaf in named.items() if name.startswith(part)}
 
 
 def test_the_weights_are_its_own_and_the_optimiser_is_new(source, tmp_path):
@@ -61,10 +61,10 @@ def test_the_weights_are_its_own_and_the_optimiser_is_new(source, tmp_path):
     longer = {"env_options": {"corridor_length": 5}, "steps": STEPS}
     watch = Watch()
     path = begun(small_config(tmp_path, start_from=str(source), **longer), watch)
-    fresh = begun(small_config(tmp_path, "fresh", **longer))
+    fresh = small_config(tmp_path, "fresh", **longer)
     assert_equal(leaves(path, 0), leaves(source, 16))
-    assert_equal(leaves(path, 0, LEARNER), leaves(fresh, 0, LEARNER))
-    assert_equal(leaves(path, 0, "/seed/actor/env"), leaves(fresh, 0, "/seed/actor/env"))
+    assert_equal(leaves(path, 0, LEARNER), first_agents(fresh, LEARNER))
+    assert_equal(leaves(path, 0, "/seed/actor/env"), first_agents(fresh, "/seed/actor/env"))
     assert [line for line in watch.messages if "starting from" in line] == [
         f"starting from the agent of {source} after 16 updates; "
         "env_options was {'corridor_length': 3}, here {'corridor_length': 5}"
@@ -123,12 +123,12 @@ def test_it_goes_on_where_the_other_run_is_gone(source, tmp_path):
 
 def test_targets_begin_with_it_too(source, tmp_path):
     before = begun(replaying_config(tmp_path, "before", steps=STEPS))
-    path = begun(replaying_config(tmp_path, start_from=str(before), steps=STEPS))
-    assert_equal(leaves(path, 0), leaves(before, 16))
-    target = leaves(path, 0, f"{LEARNER}/others/target")
+    config = replaying_config(tmp_path, start_from=str(before), steps=STEPS)
+    found = first_agents(config)
+    assert_equal(found, leaves(before, 16))
+    target = first_agents(config, f"{LEARNER}/others/target")
     assert_equal(
-        {n.replace(f"{LEARNER}/others/target", AGENT): v for n, v in target.items()},
-        leaves(path, 0),
+        {n.replace(f"{LEARNER}/others/target", AGENT): v for n, v in target.items()}, found
     )
     with pytest.raises(UserError, match=r"algorithm was 'r2d2', here 'a2c'"):
         clew.train(small_config(tmp_path, "a2c", start_from=str(before)), progress=Watch())
