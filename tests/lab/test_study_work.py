@@ -144,7 +144,7 @@ def test_a_seed_that_diverges_is_named(tmp_path) -> None:
     assert not list(tmp_path.glob("packs/*"))
 
 
-@pytest.mark.parametrize("seeds", [(4, 0), (4,)])
+@pytest.mark.parametrize("seeds", [(4, 0), pytest.param((4,), marks=pytest.mark.slow)])
 def test_an_episode_without_an_end_is_named(seeds: tuple[int, ...], tmp_path) -> None:
     """Several seeds are tried one by one then, so that their checkpoints are of no use."""
     study = small_study(evaluation=Evaluation(episodes=3, max_steps=1))

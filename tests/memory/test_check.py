@@ -18,6 +18,7 @@ from clew.memory.laws.report import TOLERANCES, LawRecorder, LawReport
 from clew.memory.laws.runs import Programs
 from clew.memory.lru import LRU
 from memory_samples import quick_compilation
+from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
@@ -55,7 +56,10 @@ def test_the_broken_law_is_named(kind: type[toys.Average], law: str, place: str)
     assert place in message, message
 
 
-@pytest.mark.parametrize(("kind", "sound"), [(LRU, True), (toys.StoresLouder, False)])
+STORED = [(LRU, True), (toys.StoresLouder, False)]
+
+
+@pytest.mark.parametrize(("kind", "sound"), fast_only(STORED, STORED[1]))
 def test_a_stored_state_that_is_wrong_is_named_at_long_chunks(kind: type[LRU], sound: bool) -> None:
     """What rounding may change there hides no stored state that is off by a thousandth."""
     memory = kind(3, key=jax.random.key(0), hidden_size=4, num_layers=1)

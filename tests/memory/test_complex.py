@@ -50,7 +50,7 @@ def waves(kind: type[Waves] = Waves) -> Waves:
     return kind(memory.query, memory.key, memory.value * turned)
 
 
-@pytest.mark.parametrize("make", [lru, waves])
+@pytest.mark.parametrize("make", fast_only([lru, waves], waves))
 @pytest.mark.parametrize("precision", fast_only(["float32", "float64"], "float32"))
 def test_a_sound_one_passes(make: Any, precision: Any) -> None:
     """To rounding, in the gradients of complex arrays too."""
@@ -61,7 +61,7 @@ def test_a_sound_one_passes(make: Any, precision: Any) -> None:
     assert report.warnings == []
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", fast_only(["float32", "float64"], "float32"))
 def test_a_late_reset_is_named(precision: Any) -> None:
     """With how far it is off, which is no rounding."""
     report = check(lru(LateLRU), lengths=LENGTHS, precision=precision, raise_on_failure=False)

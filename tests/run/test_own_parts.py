@@ -25,6 +25,7 @@ from clew.run.metrics import refuse_taken_names
 from clew.run.progress import Quiet, Report
 from clew.run.trust import named_code
 from own_parts import Average, Cue, Halved, Kept, Scaled
+from slow_cases import fast_only
 from small_run import assert_same_run
 
 OWN: dict[str, Any] = {
@@ -181,7 +182,7 @@ class Flipped(Scaled):
         return super().__call__(x)[..., ::-1]
 
 
-@pytest.mark.parametrize("named", ["Scaled", "halving"])
+@pytest.mark.parametrize("named", fast_only(["Scaled", "halving"], "halving"))
 def test_other_code_under_the_same_name_is_another_program(
     named: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
