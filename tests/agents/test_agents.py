@@ -125,10 +125,13 @@ def test_loss_equals_the_transcription(stream, trajectory, normalise):
 @pytest.mark.parametrize("count", [7, 10, 50, 101])
 def test_equal_returns_stay_what_they_are(count):
     """Rounding of their mean is no deviation, and a failure would be taught as a success."""
-    returns = jnp.full((count + 2, 2), jnp.array([0.1, -0.1]))
-    valid = jnp.ones_like(returns, bool).at[-2:].set(False)
-    np.testing.assert_array_equal(_normalised_in_episodes(returns, valid), returns)
-    found = _normalised_in_episodes(returns.at[0].set(0.2), valid)[:count]
+    normalised = jax.jit(_normalised_in_episodes)
+    returns = np.full((count + 2, 2), np.array([0.1, -0.1], np.float32))
+    valid = np.ones_like(returns, bool)
+    valid[-2:] = False
+    np.testing.assert_array_equal(normalised(returns, valid), returns)
+    returns[0] = 0.2
+    found = np.asarray(normalised(returns, valid))[:count]
     np.testing.assert_allclose(found.std(axis=0), 1, rtol=1e-5)
 
 

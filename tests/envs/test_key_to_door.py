@@ -66,7 +66,7 @@ def test_it_is_its_transcription() -> None:
 def test_all_places_are_as_likely() -> None:
     """In JAX and with Gymnasium's generator."""
     env, random = KeyToDoor(), np.random.default_rng(0)
-    state, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3000))
+    state, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 3000))
     drawn = [env.draw(random, number) for number in range(3000)]
     trees = np.zeros((2, 3000, 7, 11), bool)
     trees[0] = state.trees
