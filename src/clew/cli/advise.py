@@ -181,13 +181,13 @@ class Task:
 
     def _otherwise(self, needs: Sequence[Need]) -> str:
         """What else often decides, but for what the commands say already."""
-        said = " ".join(option for need in needs for option in need.words)
+        said = " ".join(option for need in needs for option in need.words).split()
         learners = ["ppo", *(["r2d2"] if self._seen["discrete"] else [])]
         learners = ["ppo", "sac"] if self._seen["bounded"] else learners
-        others = [f"--algorithm {n}" for n in learners if n != self._config.algorithm]
+        others = [f"--algorithm {n}" for n in learners if n not in (self._config.algorithm, *said)]
         others += ["more steps"]
-        others += [] if "gamma" in said else ["a lower discount"]
-        others += [] if "previous-action" in said else ["--wrappers.previous-action"]
+        others += [] if any("gamma" in word for word in said) else ["a lower discount"]
+        others += [] if "--wrappers.previous-action" in said else ["--wrappers.previous-action"]
         return " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
 
     def _for(self, needs: Sequence[Need]) -> str | None:
