@@ -65,10 +65,12 @@ def test_an_entry_that_is_renamed_is_not_read_in_anothers_place(
     renamed = spaces.Dict(
         {"side": Named.observation_space["cue"], "map": Named.observation_space["map"]}
     )
-    monkeypatch.setattr(Named, "observation_space", renamed)
     interact._gymnasium_task.cache_clear()  # as in another process
-    with pytest.raises(UserError, match="has changed .* observation/cue was .* and is missing"):
-        clew.evaluate(trained, episodes=1)
+    with monkeypatch.context() as changed:
+        changed.setattr(Named, "observation_space", renamed)
+        with pytest.raises(UserError, match="has changed .* observation/cue was .* and is missing"):
+            clew.evaluate(trained, episodes=1)
+    interact._gymnasium_task.cache_clear()
 
 
 @pytest.mark.slow
