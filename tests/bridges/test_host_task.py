@@ -171,6 +171,18 @@ def test_an_environment_that_is_defined_anew() -> None:
     assert found == [(2,), (2,), (3,)]
 
 
+def test_an_entry_point_that_has_no_hash() -> None:
+    """As an instance of a dataclass that is called."""
+    name = "clew-test/Unhashable-v0"
+    make = type("Make", (), {"__call__": lambda self: Echo(), "__hash__": None})()
+    gymnasium.register(name, entry_point=make)
+    try:
+        task = make_task(f"gymnasium:{name}", {}, WrapperConfig())
+    finally:
+        del gymnasium.registry[name]
+    assert task.observation_space.shape == Echo().observation_space.shape
+
+
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [

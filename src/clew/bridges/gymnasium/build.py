@@ -102,11 +102,12 @@ def definition(name: str) -> Hashable:
     Raises:
         UserError: an unknown module or factory.
     """
+    made, options = None, ""
     if not name.startswith(GYMNASIUM):
-        factory = resolve(name)
-        return factory if isinstance(factory, Hashable) else None
-    spec = gymnasium.registry.get(name.removeprefix(GYMNASIUM).rpartition(":")[2])
-    return spec and (spec.entry_point, repr(spec.kwargs))
+        made = resolve(name)
+    elif spec := gymnasium.registry.get(name.removeprefix(GYMNASIUM).rpartition(":")[2]):
+        made, options = spec.entry_point, repr(spec.kwargs)
+    return made if isinstance(made, Hashable) else None, options
 
 
 def _kind(made: object, factory: Callable[..., Any]) -> str:
