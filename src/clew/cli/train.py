@@ -54,7 +54,7 @@ class TrainCommand(TrainingOptions):
 
     resume: str = ""
     """Resume this run, a folder or a name. Its own settings hold; only --steps may be raised and
-    --loggers, --devices and --ray changed."""
+    --loggers, --devices, --host settings and --ray changed."""
     ray: str = ""
     """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
     for --asynchronous.ray."""

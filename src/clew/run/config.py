@@ -123,8 +123,9 @@ class TrainConfig(LearnerSettings):
     """
 
     env: str = ENV
-    """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID, or module:Class, a JAX
-    task or a Gymnasium environment of your own."""
+    """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID (or xminigrid,
+    craftax, brax or jumanji), or module:Class, a JAX task or a Gymnasium environment of your
+    own."""
     env_options: dict[str, Any] = _chosen(dict)
     """Options of the task. Defaults apply only to the default task."""
     memory: str = "arelit"
@@ -185,7 +186,9 @@ class TrainConfig(LearnerSettings):
     wandb: WandbConfig = field(default_factory=WandbConfig)
     """Weights & Biases, if it is among the loggers."""
     preset: str = ""
-    """Name of the preset that these settings came from, for the record."""
+    """On the command line: begin with the settings of a published experiment, such as
+    pramanik/arelit or makkink/gtrxl; options that are given too are added to them. In Python only
+    the name of the preset that these settings came from."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Refuses a setting that there is not, with the nearest ones or the group that has it."""
