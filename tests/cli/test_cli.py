@@ -67,6 +67,7 @@ def test_help_does_not_wait_for_jax() -> None:
 MISTAKES = {
     "trian": "unknown command 'trian'; did you mean clew train?",
     "--verbose": "unknown option '--verbose'",
+    "train --xyzzy 4": "unknown option '--xyzzy'. See clew train --help",
     "train --stepz 4": "unknown option '--stepz'; did you mean --steps",
     "train --learning-rate 1": "--a2c.learning-rate",
     "train --steps x": "--steps must be an integer, got 'x'",

@@ -241,8 +241,8 @@ def _unknown(token: str, args: Sequence[str], kind: Any, prog: str, prefer: str)
         calls = f"clew calls it {' or '.join(meant)}{note(given)}"
         return UserError(f"unknown option {given!r}: {calls}. See {prog} --help")
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return UserError(f"unknown option {given!r}; {hint}See {prog} --help")
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return UserError(f"unknown option {given!r}{hint} See {prog} --help")
 
 
 def _plain(boxed: str) -> str:
