@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import fisher_exact, norm, spearmanr
+from scipy.stats import norm, spearmanr
 
 import clew.stats
 from clew.lab.studies.report.comparisons import Difference, mean_difference
@@ -106,12 +106,6 @@ def gain(first: Any, second: Any, digits: int = 2) -> str:
     return f"{test.difference:+.{digits}f} [{test.low:+.{digits}f}, {test.high:+.{digits}f}]"
 
 
-def fisher(first: Sequence[int], second: Sequence[int]) -> float:
-    """p of Fisher's exact test of two pairs of counts."""
-    found: Any = fisher_exact([first, second])
-    return float(found.pvalue)
-
-
 def between(values: Sequence[float], form: str = ",.0f", brackets: str = "[, ]") -> str:
     """A median with the extremes; nothing of no values."""
     if not len(values):
@@ -136,7 +130,7 @@ _NAMES = {
     **{name: getattr(clew.stats, name) for name in clew.stats.__all__},
     **{
         f.__name__: f
-        for f in (pick, one, scores, estimate, gain, fisher, between, could_see, mean_difference)
+        for f in (pick, one, scores, estimate, gain, between, could_see, mean_difference)
     },
     "np": np,
     "mean": np.mean,

@@ -579,6 +579,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "an interval of nothing": (lambda: stats.bootstrap_interval([]), "at least"),
     "an interval of NaN": (lambda: stats.bootstrap_interval([1.0, float("nan")]), "nan"),
     "more successes than trials": (lambda: stats.wilson_interval(3, 2), "successes"),
+    "more seeds solve it than there are": (lambda: stats.fisher_test(1, 2, 6, 5), "successes"),
     "a confidence of 95": (lambda: stats.wilson_interval(1, 2, 95), "confidence"),
     "no trials": (lambda: stats.wilson_interval(0, 0), "trials"),
 }

@@ -11,6 +11,7 @@ from clew.errors import UserError
 from clew.stats import (
     Spread,
     equivalence_test,
+    fisher_test,
     holm,
     mean_and_deviation,
     paired_test,
@@ -156,6 +157,21 @@ def test_welchs_interval_covers_the_difference(deviation: float) -> None:
     # Welch's degrees are approximate: a point either way beside four binomial errors.
     slack = 0.01 + 4 * math.sqrt(0.95 * 0.05 / trials)
     assert abs(hits / trials - 0.95) < slack
+
+
+@pytest.mark.parametrize(
+    ("counts", "p"),
+    [
+        ((5, 5, 1, 5), 12 / 252),  # of 252 ways to draw five of ten, 1 * 6 + its mirror's 6
+        ((3, 4, 1, 4), 34 / 70),  # Fisher's tea, (16 + 1) * 2 of the 70
+        ((0, 4, 0, 7), 1.0),
+        ((2, 2, 2, 2), 1.0),
+    ],
+)
+def test_fisher_by_hand(counts: tuple[int, int, int, int], p: float) -> None:
+    first, second = counts[:2], counts[2:]
+    np.testing.assert_allclose(fisher_test(*first, *second), p)
+    np.testing.assert_allclose(fisher_test(*second, *first), p)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from clew.errors import UserError
+from clew.errors import UserError, require_at_least
 
 Samples = Sequence[float] | Float[np.ndarray, " seeds"]
 Scores = Sequence[Sequence[float]] | Float[np.ndarray, "seeds tasks"]
@@ -17,6 +17,14 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a mean or a difference, rel
 def require_confidence(confidence: float) -> float:
     """Returns a confidence that is above 0 and below 1, and raises `UserError` for others."""
     return require_inside("confidence", confidence)
+
+
+def require_successes(successes: int, trials: int) -> None:
+    """Checks how many of at least one trial succeeded."""
+    require_at_least("trials", trials, 1)
+    require_at_least("successes", successes, 0)
+    if successes > trials:
+        raise UserError(f"successes must be at most trials ({trials}), got {successes}")
 
 
 def require_inside(name: str, value: float) -> float:

@@ -14,7 +14,13 @@ from jaxtyping import Float, Int
 
 from clew.errors import UserError, require_at_least, require_choice
 from clew.stats.aggregates import Aggregates, Tables, interquartile_mean
-from clew.stats.checks import Scores, require_confidence, require_samples, require_scores
+from clew.stats.checks import (
+    Scores,
+    require_confidence,
+    require_samples,
+    require_scores,
+    require_successes,
+)
 
 Method = Literal["bca", "percentile"]
 BLOCK = 2**22
@@ -61,10 +67,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
     Source:
         Wilson (1927), "Probable inference, the law of succession, and statistical inference".
     """
-    require_at_least("trials", trials, 1)
-    require_at_least("successes", successes, 0)
-    if successes > trials:
-        raise UserError(f"successes must be at most trials ({trials}), got {successes}")
+    require_successes(successes, trials)
     require_confidence(confidence)
     from scipy.stats import binomtest  # start: scipy.stats takes 0.6 s
 
