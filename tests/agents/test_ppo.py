@@ -17,7 +17,14 @@ from clew.agents.learners.ppo import (
 )
 from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.returns import lambda_returns
-from clew.agents.trajectory import Rollout, read, refresh_all, reread, states_after
+from clew.agents.trajectory import (
+    Rollout,
+    as_environments,
+    read,
+    refresh_all,
+    reread,
+    states_after,
+)
 from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.interact.rollout import init_actor, rollout
@@ -167,6 +174,14 @@ def test_minibatches_are_whole_sequences(acted):
     np.testing.assert_array_equal(part.action, batch.action[:, [3, 11]])
     for mine, all_ in zip(jax.tree.leaves(part.state0), jax.tree.leaves(batch.state0), strict=True):
         np.testing.assert_array_equal(mine, all_[jnp.array([3, 11])])
+
+
+def test_a_part_of_the_state_may_be_empty(acted):
+    """As of a short convolution that sees one step, or of a frame stack of one."""
+    _, chunks, _ = acted
+    count = LENGTH // SEQUENCE
+    empty = chunks._replace(state0={"before": jnp.zeros((count, ENVS, 0, 4))})
+    assert as_environments(empty).state0["before"].shape == (count * ENVS, 0, 4)
 
 
 @pytest.mark.slow

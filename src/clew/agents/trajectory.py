@@ -92,7 +92,7 @@ class Rollout(NamedTuple):
 
 def joined(x: Array) -> Array:
     """Sequences in order, [K, S, B, ...], as one of all their steps, [K S, B, ...]."""
-    return x.reshape(-1, *x.shape[2:])
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])  # -1 is nothing of an empty state
 
 
 def side_by_side(x: Array) -> Array:
