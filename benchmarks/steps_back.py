@@ -18,15 +18,21 @@ it, below 0.5 without); four layers carry minGRU above 0.6 and AReLiT above 0.2;
 by 0.1 with chrono=0; ReLiT is not told apart from AReLiT. The rule: Welch's test of each change
 with Holm's correction for five.
 
+Added when all but RG-LRU without convolution, four layers of AReLiT and ReLiT had been seen: a
+layer of attention over the last four steps below one of AReLiT or minGRU, a hybrid of two layers.
+Expected: above 0.9, both.
+
 It goes on where it stopped.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.plans import run_plan
 
 from clew.lab.grid import Study
 from clew.lab.studies.popgym import grid
+from clew.memory import options_among
 from clew.run.config import TrainConfig
 
 TASK = "repeat-previous"
@@ -44,15 +50,24 @@ def steps_back() -> Study:
         "arelit-chrono-0": agent("arelit", chrono=0),
         "arelit-4-layers": agent("arelit", num_layers=4),
         "relit": agent("relit"),
+        "attention-arelit": below("arelit"),
+        "attention-min_gru": below("min_gru"),
     }
     study = replace(grid.study(), name="steps-back", models=models, weights={})
     return study.only(list(models), [TASK])
 
 
-def agent(memory: str, **options: int) -> TrainConfig:
+def agent(memory: str, **options: Any) -> TrainConfig:
     """The table's agent, with some of its memory's options changed."""
     config = grid.agent(memory)
     return replace(config, memory_options={**config.memory_options, **options})
+
+
+def below(memory: str) -> TrainConfig:
+    """The table's agent with a layer of attention over four steps below one of this memory."""
+    heads = {"num_heads": grid.SIZES["num_heads"], "head_size": grid.SIZES["head_size"]}
+    options = {"attention": {**heads, "window": 4}, memory: options_among(memory, heads)}
+    return agent("hybrid", layers=["attention", memory], layer_options=options)
 
 
 if __name__ == "__main__":
