@@ -6,14 +6,18 @@ largest deviation for each law, stands at the end of the session.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import equinox as eqx
+import jax
 import pytest
 
 from clew.cli.check import make
-from clew.memory import MEMORIES
+from clew.memory import MEMORIES, make_memory
 from clew.memory.laws import LAWS, LawReport, check
-from memory_samples import INPUT_SIZE, every_memory, quick_compilation, sample
+from clew.memory.laws.interface import require_interface
+from memory_samples import INPUT_SIZE, every_memory, quick_compilation, sample, variant
 
 __all__ = ["quick_compilation"]
 
@@ -29,6 +33,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gtrxl", {"gate": "temporal_gru", "norm": "around", "gradient": "current"}),
     ("universal", {"gate": "temporal_gru", "norm": "none"}),
     ("universal", {"unreached": "zero", "blend": "running", "gradient": "current"}),
+    ("universal", {"halting": False}),
     ("integrated", {"gate": "temporal_gru", "crossed_states": True, "unreached": "zero"}),
     ("integrated", {"gate": "temporal_gru", "crossed_states": True, "gradient": "current"}),
     ("linear_transformer", {"norm": "after", "gate": "residual"}),
@@ -101,6 +106,17 @@ def test_every_memory_obeys_the_laws(
     lengths = (1, 7) if memory.metric_names else (1, 7, 320)
     report = check(memory, lengths=lengths, raise_on_failure=False)
     say(report, record_property)
+
+
+MEASURED = [(name, options) for name, options in VARIANTS if name in ("universal", "integrated")]
+
+
+@pytest.mark.parametrize(("name", "options"), MEASURED, ids=str)
+def test_what_is_measured_is_what_it_says(name: str, options: dict[str, Any]) -> None:
+    """With and without halting; nothing is compiled."""
+    kind, options = variant(name, options)
+    build = partial(make_memory, kind, input_size=INPUT_SIZE, **options)
+    require_interface(eqx.filter_eval_shape(lambda key: build(key=key), jax.random.key(0)))
 
 
 @pytest.mark.slow

@@ -134,7 +134,12 @@ class Halting(eqx.Module):
         return after._replace(inputs=jnp.moveaxis(self._filled(after, where), 1, 0))
 
     def metrics(self, readings: Array, remainder: Array) -> dict[str, Array]:
-        """The readings N of every observation, and N + w_N, which a loss may penalise."""
+        """The readings N of every observation, and N + w_N, which a loss may penalise.
+
+        None without a unit, where N is always `max_steps`.
+        """
+        if self.unit is None:
+            return {}
         return {"ponder_steps": readings, "ponder_cost": readings + remainder}
 
     def _weigh(self, now: Pondering, p: Array, s: Array) -> Pondering:
