@@ -1,6 +1,7 @@
 """Why do AReLiT and minGRU not give back what was shown three steps ago?
 
     python -m benchmarks.steps_back results/steps-back --workers 2
+    python -m benchmarks.steps_back results/attention-below --plan elsewhere --workers 2
 
 On POPGym's easy RepeatPrevious a GRU and an LRU earn all there is by PPO, minGRU 0.32 and AReLiT
 -0.04 (results/popgym-easy-ppo). The agent, the learner and the steps of that table, three seeds
@@ -22,6 +23,10 @@ Added when all but RG-LRU without convolution, four layers of AReLiT and ReLiT h
 layer of attention over the last four steps below one of AReLiT or minGRU, a hybrid of two layers.
 Expected: above 0.9, both.
 
+The second plan, made when the first was done: attention below AReLiT on the other tasks of the
+table on which AReLiT was told apart from a GRU. Expected: level with the GRU on both Pendulums,
+since the speed is in the last few steps, and behind it in counts.
+
 It goes on where it stopped.
 """
 
@@ -36,6 +41,8 @@ from clew.memory import options_among
 from clew.run.config import TrainConfig
 
 TASK = "repeat-previous"
+BEHIND = ["count-recall", "position-only-pendulum", "noisy-position-only-pendulum"]
+"""Other tasks of the table where AReLiT earns less than a GRU."""
 FIRST_SEED = 100
 
 
@@ -57,6 +64,16 @@ def steps_back() -> Study:
     return study.only(list(models), [TASK])
 
 
+def elsewhere() -> Study:
+    """Attention below AReLiT where AReLiT alone is behind."""
+    models = {"attention-arelit": below("arelit")}
+    study = replace(grid.study(), name="attention-below", models=models, weights={})
+    return study.only(list(models), BEHIND)
+
+
+PLANS = {"steps-back": steps_back, "elsewhere": elsewhere}
+
+
 def agent(memory: str, **options: Any) -> TrainConfig:
     """The table's agent, with some of its memory's options changed."""
     config = grid.agent(memory)
@@ -71,4 +88,4 @@ def below(memory: str) -> TrainConfig:
 
 
 if __name__ == "__main__":
-    run_plan(__doc__, {"steps-back": steps_back}, first=FIRST_SEED, seeds=3)
+    run_plan(__doc__, PLANS, first=FIRST_SEED, seeds=3)
