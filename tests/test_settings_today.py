@@ -26,6 +26,7 @@ from benchmarks import (
     modern_memories,
     pixel_maze,
     short_to_long,
+    steps_back,
     trials,
     which_learner,
 )
@@ -81,6 +82,7 @@ STUDIES: dict[str, Study] = {
     "pramanik-tmaze-published": tmaze.study(),
     "r2d2-defaults": which_learner.r2d2_defaults(),
     "short-to-long": short_to_long.further(),
+    "steps-back": steps_back.steps_back(),
     "tmaze-120-learners": which_learner.tmaze_120(),
     "tmaze-120-longer": which_learner.tmaze_120_longer(),
     "trials/bandit-10": trials.STUDIES["bandit-10"],
