@@ -13,6 +13,9 @@ BENCH_ARGS ?=
 FAULTS_ARGS ?=
 CONFORMANCE_ARGS ?= --output results/conformance
 
+# Bytecode is kept, whatever the shell says: each interpreter that a test starts would compile clew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx test-jaxenvs lint format docs faults bench bench-torch bench-peers conformance lock clean
 
