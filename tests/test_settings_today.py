@@ -27,6 +27,7 @@ from benchmarks import (
     pixel_maze,
     short_to_long,
     steps_back,
+    tmaze_200,
     trials,
     which_learner,
 )
@@ -85,6 +86,7 @@ STUDIES: dict[str, Study] = {
     "steps-back": steps_back.steps_back(),
     "tmaze-120-learners": which_learner.tmaze_120(),
     "tmaze-120-longer": which_learner.tmaze_120_longer(),
+    "tmaze-200": tmaze_200.tmaze_200(),
     "trials/bandit-10": trials.STUDIES["bandit-10"],
     "which-learner": which_learner.defaults(),
 }
