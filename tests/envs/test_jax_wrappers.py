@@ -287,6 +287,11 @@ def test_flicker_blanks_whole_observations_but_not_what_is_shown_beside():
         np.testing.assert_array_equal(seen.observation[name], plain.observation[name])
 
 
+def test_all_observations_may_be_blank():
+    """The probability as a whole number, which JAX's draws do not take."""
+    assert not many(wrap(Counting(), WrapperConfig(flicker=1))).observation.any()
+
+
 def test_noise_and_flicker_are_known_to_the_space_and_to_pictures():
     env = NoiseAndFlicker(TMaze(5), noise=0.1, flicker=0.5)
     space = env.observation_space

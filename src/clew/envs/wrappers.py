@@ -370,7 +370,7 @@ class NoiseAndFlicker(Wrapper):
 
     def __init__(self, env: Environment, noise: float = 0.0, flicker: float = 0.0):
         WrapperConfig(noise=noise, flicker=flicker).validate()
-        self.noise, self.flicker = noise, flicker
+        self.noise, self.flicker = float(noise), float(flicker)
         super().__init__(env)
 
     @property

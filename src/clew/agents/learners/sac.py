@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -444,18 +444,24 @@ class SAC:
 
     @property
     def make_heads(self) -> MakeHeads:
-        """A policy, critics and a temperature."""
-        return partial(SoftActorCritic, temperature=self.config.initial_temperature)
+        """A policy, critics and a temperature.
+
+        What makes them raises `UserError` for a target_entropy that no policy over the actions has.
+        """
+        return partial(self._reachable_heads, temperature=self.config.initial_temperature)
+
+    def _reachable_heads(
+        self, size: int, distribution: Distribution, **given: Any
+    ) -> SoftActorCritic:
+        heads = SoftActorCritic(size, distribution, **given)
+        self._require_reachable(heads)
+        return heads
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
         """Adam's, the target network, the critics' own if they have one, and an empty replay.
 
         Target and critics' network begin as copies of the agent.
-
-        Raises:
-            UserError: for a target_entropy that no policy over the actions has.
         """
-        self._require_reachable(_heads(agent))
         params = eqx.filter(agent, eqx.is_inexact_array)
         others = Others(jax.tree.map(jnp.copy, params))
         if self.separate:
