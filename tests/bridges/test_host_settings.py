@@ -92,7 +92,7 @@ def test_settings_that_do_not_fit() -> None:
         dicts.observed(WrapperConfig(keep=(0,)))
     numbers = gymnasium_task("labelled:Strange", {"observation": spaces.Discrete(3)})
     with pytest.raises(UserError, match="normalise_observations finds no float Box in Discrete"):
-        numbers.open(1, wrappers=WrapperConfig(normalise_observations=True))
+        numbers.observed(WrapperConfig(normalise_observations=True))
     with pytest.raises(UserError, match="video needs the render mode 'rgb_array'"):
         gymnasium_task("labelled:Labelled").builder(WrapperConfig(video_every=1))(0)
     with pytest.raises(UserError, match="raised in reset, .*: a video needs the rend.* is None$"):

@@ -209,14 +209,16 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
     """The space of what the agent observes through the wrappers.
 
     Raises:
-        UserError: keep, noise or flicker does not fit the observation, or a name is taken.
+        UserError: keep, noise, normalise_observations or flicker does not fit the observation, or
+            a name is taken.
     """
     space = kept(space, config.keep)
     if config.noise:
         space = with_noise(space)
     if config.normalise_observations:
         clip = config.observation_clip
-        space = _with(space, {n: (-clip, clip) for n in float_boxes(space)})
+        found = _require_floats("normalise_observations", space)
+        space = _with(space, dict.fromkeys(found, (-clip, clip)))
     if config.flicker:
         space = with_blanks(space)
     if not config.shows_previous:
@@ -230,10 +232,15 @@ def with_noise(space: spaces.Space) -> spaces.Space:
     Raises:
         UserError: there are none.
     """
+    return _with(space, dict.fromkeys(_require_floats("noise", space), (-np.inf, np.inf)))
+
+
+def _require_floats(setting: str, space: spaces.Space) -> dict[str, spaces.Box]:
+    """The float Boxes of a space, which a setting is for."""
     found = float_boxes(space)
     if not found:
-        raise UserError(f"noise finds no float Box in {space}")
-    return _with(space, dict.fromkeys(found, (-np.inf, np.inf)))
+        raise UserError(f"{setting} finds no float Box in {space}")
+    return found
 
 
 def with_blanks(space: spaces.Space) -> spaces.Space:

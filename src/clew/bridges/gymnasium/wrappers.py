@@ -94,8 +94,6 @@ class VectorWrappers:
         if self.config.normalise_observations:
             boxes = float_boxes(kept(self.seen, self.config.keep))
             self.moments = {name: RunningMoments.of(box.shape) for name, box in boxes.items()}
-            if not self.moments:
-                raise UserError(f"normalise_observations finds no float Box in {self.seen}")
 
     def learn(self, observations: Arrays, rows: Array | None = None) -> None:
         """Takes observations into the running moments: all rows, or those of a mask [B]."""
