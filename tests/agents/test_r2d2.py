@@ -192,6 +192,10 @@ def test_environments_explore_at_rates_of_their_own() -> None:
     [
         ({"burn_in": 5}, "burn_in must be a multiple of period, got 5 steps and a period of 4"),
         ({"replay_steps": 40}, "replay_steps must have room for the steps before the first"),
+        (
+            {"burn_in": 0, "rollout_length": 16, "replay_steps": 95},
+            "two rollouts, 96 steps",
+        ),
         ({"first_state": "kept"}, "first_state"),
         ({"evaluation_epsilon": 1.0}, "prefers no action"),
         ({"batch_size": 0}, "batch_size"),

@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from clew.agents.trajectory import Rollout, Trajectory
 from clew.envs.base import Observation
-from clew.errors import UserError
 from clew.memory.base import State
 
 LEAST = 1e-12
@@ -83,18 +82,11 @@ def init_replay(template: Rollout, states: State, steps: int) -> Replay:
     Args:
         template: shapes and types of a rollout, in blocks.
         states: those of the memory's states before its blocks as they are to be kept.
-        steps: of all environments together that it has room for; it takes whole rollouts.
-
-    Raises:
-        UserError: if not even two rollouts have room.
+        steps: of all environments together that it has room for; it takes whole rollouts, at least
+            two.
     """
     count, period, batch = template.chunks.reward.shape
     rollouts = steps // (count * period * batch)
-    if rollouts < 2:
-        raise UserError(
-            f"replay_steps must have room for two rollouts, {2 * count * period * batch:,} steps, "
-            f"got {steps:,}"
-        )
 
     def empty(leaf: Array) -> Array:
         return jnp.zeros((rollouts * count, *leaf.shape[1:]), leaf.dtype)

@@ -76,6 +76,12 @@ def validate_replay(config: ReplayConfig) -> None:
             f"replay_steps must have room for the steps before the first gradient step, "
             f"{needed:,}, got {config.replay_steps:,}"
         )
+    two = 2 * config.num_envs * config.rollout_length
+    if config.replay_steps < two:
+        raise UserError(
+            f"replay_steps must have room for two rollouts, {two:,} steps, got "
+            f"{config.replay_steps:,}"
+        )
     require_choice("first_state", config.first_state, FIRST_STATES)
 
 
