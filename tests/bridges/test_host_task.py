@@ -103,8 +103,11 @@ def test_factories() -> None:
     assert several.vector
     with several.open(3) as stream:
         assert np.shape(stream.reset().observation) == (3, 3)
-    with pytest.raises(UserError, match="makes vector environments.*leave processes at 0, got 2"):
-        several.open(4, processes=2)
+    hosted = HostedTask(several, WrapperConfig())
+    with pytest.raises(UserError, match="makes vector .*leave host.processes at 0, got 2"):
+        hosted.check_processes(2, 4)
+    with pytest.raises(UserError, match="frame_skip goes around single environments"):
+        HostedTask(several, WrapperConfig(frame_skip=2))
 
 
 def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

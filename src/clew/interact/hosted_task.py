@@ -104,11 +104,7 @@ class HostedTask(Task):
         )
 
     def check_processes(self, processes: int, num_envs: int) -> None:
-        if processes and num_envs % processes:
-            raise UserError(
-                f"host.processes must divide num_envs, got {processes} processes for {num_envs} "
-                "environments"
-            )
+        self.environment.check_processes(processes, num_envs)
 
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
         own, others = self.observation_space, other.observation_space

@@ -74,6 +74,8 @@ class GymnasiumTask:
         """
         wrappers = wrappers or WrapperConfig()
         wrappers.validate()
+        if self.vector:
+            wrappers.require_no_single(self.name)
         masks = self.masks(wrappers)
         if masks is None:
             return observed(self.observation_space, self.action_space, wrappers)
@@ -121,14 +123,10 @@ class GymnasiumTask:
         self.observed(wrappers)
         require_at_least("num_envs", num_envs, 1)
         require_at_least("processes", processes, 0)
+        self.check_processes(processes, num_envs)
         if self.vector:
-            vector = self._vector(num_envs, processes, wrappers)
+            vector = make_vector(self.name, num_envs, self.options)
         else:
-            if processes and num_envs % processes:
-                raise UserError(
-                    f"processes must divide num_envs, got {processes} processes for {num_envs} "
-                    "environments"
-                )
             vector = GroupedEnvs(self._plan(num_envs, wrappers), num_envs, processes)
         return GymnasiumStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
 
@@ -165,14 +163,22 @@ class GymnasiumTask:
             metrics=wrappers.metrics,
         )
 
-    def _vector(self, num_envs: int, processes: int, wrappers: WrapperConfig) -> VectorEnv:
-        if processes:
+    def check_processes(self, processes: int, num_envs: int) -> None:
+        """Refuses a number of worker processes that `num_envs` environments cannot have.
+
+        Raises:
+            UserError: naming the number, and why.
+        """
+        if processes and self.vector:
             raise UserError(
                 f"{self.name} makes vector environments, which have their own processes: leave "
-                f"processes at 0, got {processes}"
+                f"host.processes at 0, got {processes}"
             )
-        wrappers.require_no_single(self.name)
-        return make_vector(self.name, num_envs, self.options)
+        if processes and num_envs % processes:
+            raise UserError(
+                f"host.processes must divide num_envs, got {processes} processes for {num_envs} "
+                "environments"
+            )
 
 
 def is_gymnasium(name: str) -> bool:
