@@ -56,6 +56,7 @@ PAGES = sorted(
 STUDIES: dict[str, Study] = {
     "a2c-on-popgym": which_learner.a2c_on_popgym(),
     "arelit-tmaze": arelit_tmaze.STUDY,
+    "attention-below": steps_back.elsewhere(),
     "attention-or-average-rewards": attention_or_average.distributed(),
     "chain-of-sac": which_learner.chain_of_sac(),
     "endless-tmaze": hard_tmazes.endless(),
