@@ -30,6 +30,7 @@ since the speed is in the last few steps, and behind it in counts.
 It goes on where it stopped.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -82,9 +83,14 @@ def agent(memory: str, **options: Any) -> TrainConfig:
 
 def below(memory: str) -> TrainConfig:
     """The table's agent with a layer of attention over four steps below one of this memory."""
-    heads = {"num_heads": grid.SIZES["num_heads"], "head_size": grid.SIZES["head_size"]}
+    return agent("hybrid", **attention_below(memory, grid.SIZES))
+
+
+def attention_below(memory: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of such a hybrid, with heads of these sizes."""
+    heads = {name: sizes[name] for name in ("num_heads", "head_size")}
     options = {"attention": {**heads, "window": 4}, memory: options_among(memory, heads)}
-    return agent("hybrid", layers=["attention", memory], layer_options=options)
+    return {"layers": ["attention", memory], "layer_options": options}
 
 
 if __name__ == "__main__":

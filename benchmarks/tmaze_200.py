@@ -32,6 +32,7 @@ from typing import Any
 from benchmarks.arelit_tmaze import SIZES, agent
 from benchmarks.modern_memories import LONGEST, corridor
 from benchmarks.plans import run_plan
+from benchmarks.steps_back import attention_below
 
 from clew import TrainConfig
 from clew.lab.grid import Evaluation, Study
@@ -53,7 +54,7 @@ def tmaze_200() -> Study:
         "lstm-open": small("lstm", chrono=LONGEST),
         "arelit-closed": small("arelit", chrono=0),
         "min_gru-open": small("min_gru", chrono=LONGEST),
-        "attention-arelit": hybrid(),
+        "attention-arelit": small("hybrid", **attention_below("arelit", SIZES["small"])),
     }
     return Study(
         name="tmaze-200",
@@ -65,19 +66,10 @@ def tmaze_200() -> Study:
     )
 
 
-def small(memory: str, **options: int) -> TrainConfig:
+def small(memory: str, **options: Any) -> TrainConfig:
     """The small agent around a memory with these options, with the rates that learn 160."""
     settings, sizes = agent("small half-wave fast"), options_among(memory, SIZES["small"])
     return replace(settings, memory=memory, memory_options=sizes | options)
-
-
-def hybrid() -> TrainConfig:
-    """The small agent with attention over four steps below one layer of AReLiT."""
-    heads = {name: SIZES["small"][name] for name in ("num_heads", "head_size")}
-    options = {"attention": {**heads, "window": 4}, "arelit": heads}
-    layers: dict[str, Any] = {"layers": ["attention", "arelit"], "layer_options": options}
-    config = small("hybrid")
-    return replace(config, memory_options={**config.memory_options, **layers})
 
 
 if __name__ == "__main__":
