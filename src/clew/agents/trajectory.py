@@ -92,13 +92,12 @@ class Rollout(NamedTuple):
 
 def joined(x: Array) -> Array:
     """Sequences in order, [K, S, B, ...], as one of all their steps, [K S, B, ...]."""
-    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])  # -1 is nothing of an empty state
+    return jax.lax.collapse(x, 0, 2)
 
 
 def side_by_side(x: Array) -> Array:
     """Sequences in order, [K, S, B, ...], as if of K B environments, [S, K B, ...]."""
-    x = jnp.swapaxes(x, 0, 1)
-    return x.reshape(x.shape[0], -1, *x.shape[3:])
+    return jax.lax.collapse(jnp.swapaxes(x, 0, 1), 1, 3)
 
 
 def as_environments(chunks: Trajectory) -> Trajectory:

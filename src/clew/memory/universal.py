@@ -65,7 +65,7 @@ class AbstractUniversal(AbstractMemory):
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The readings N of every observation, and N + w_N, which a loss may penalise."""
-        return ("ponder_steps", "ponder_cost") if self.halting.unit is not None else ()
+        return self.halting.metric_names
 
     def init_state(self) -> UniversalState:
 

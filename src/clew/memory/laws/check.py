@@ -14,7 +14,7 @@ import numpy as np
 from clew.errors import UserError, one_line, require_at_least, require_choice
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
-from clew.memory.laws.interface import check_interface
+from clew.memory.laws.interface import check_interface, has_own_metrics
 from clew.memory.laws.refresh import check_refresh
 from clew.memory.laws.replay import check_replay
 from clew.memory.laws.report import TOLERANCES, LawBroken, LawRecorder, LawReport, Precision
@@ -95,7 +95,7 @@ def _draw(subject: Subject, seed: int) -> LawReport:
     if not check_interface(memory, cases.state, cases.dtype, record):
         return report
     cases.warm_up()
-    if type(memory).unroll_with_metrics is not AbstractMemory.unroll_with_metrics:
+    if has_own_metrics(memory):
         _check_metrics(cases, lengths[:2][-1], record)
     for length in lengths:
         _check_causal(cases, length, record)

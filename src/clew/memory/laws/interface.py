@@ -12,9 +12,6 @@ from clew.errors import UserError, shapes_of, tracing_hint
 from clew.memory.base import AbstractMemory, State
 from clew.memory.laws.report import LawRecorder
 
-LENGTHS = {"step": 1, "unroll": 2, "unroll_with_metrics": 2, "refresh": 0}
-"""Observations that each function is called with."""
-
 
 def check_interface(memory: AbstractMemory, state: State, dtype: Any, record: LawRecorder) -> bool:
     """Whether a memory's functions give what the interface promises.
@@ -23,22 +20,24 @@ def check_interface(memory: AbstractMemory, state: State, dtype: Any, record: La
     not say so in words would be an error from within JAX.
     """
     record.add("interface", 0, "init_state", _changes(memory))
-    for name, call in _calls(memory, state, dtype).items():
+    for name, (length, call) in _calls(memory, state, dtype).items():
         # What is wrong in a step is mostly wrong in a chunk too, and said of the step first.
         if record.report.passed:
             wrong = next(iter(_wrong(memory, name, call, state, dtype)), "")
-            record.add("interface", LENGTHS[name], name, wrong)
+            record.add("interface", length, name, wrong)
     return record.report.passed
 
 
-def _calls(memory: AbstractMemory, state: State, dtype: Any) -> dict[str, Callable[[], tuple]]:
-    """Every function of the interface, on zeros."""
+def _calls(
+    memory: AbstractMemory, state: State, dtype: Any
+) -> dict[str, tuple[int, Callable[[], tuple]]]:
+    """Every function of the interface on zeros, behind how many observations it reads."""
     xs, starts = jnp.zeros((2, memory.input_size), dtype), jnp.zeros(2, bool)
     return {
-        "step": lambda: memory.step(state, xs[0], starts[0]),
-        "unroll": lambda: memory.unroll(state, xs, starts),
-        "unroll_with_metrics": lambda: memory.unroll_with_metrics(state, xs, starts),
-        "refresh": lambda: (memory.refresh(state),),
+        "step": (1, lambda: memory.step(state, xs[0], starts[0])),
+        "unroll": (2, lambda: memory.unroll(state, xs, starts)),
+        "unroll_with_metrics": (2, lambda: memory.unroll_with_metrics(state, xs, starts)),
+        "refresh": (0, lambda: (memory.refresh(state),)),
     }
 
 
@@ -74,6 +73,11 @@ def _wrong(
             yield from _unlike(f"the metric {metric}", values, lead, None)
 
 
+def has_own_metrics(memory: AbstractMemory) -> bool:
+    """Whether it has an `unroll_with_metrics` of its own, beside `unroll`."""
+    return type(memory).unroll_with_metrics is not AbstractMemory.unroll_with_metrics
+
+
 def require_interface(memory: AbstractMemory) -> None:
     """Refuses a memory whose `step` or `unroll` breaks the interface, before anything is compiled.
 
@@ -83,14 +87,13 @@ def require_interface(memory: AbstractMemory) -> None:
         UserError: saying what is wrong.
     """
     wrong: list[str] = []
-    own = type(memory).unroll_with_metrics is not AbstractMemory.unroll_with_metrics
-    chunk = "unroll_with_metrics" if own else "unroll"
+    chunk = "unroll_with_metrics" if has_own_metrics(memory) else "unroll"
 
     def look(memory: AbstractMemory) -> None:
         state = memory.init_state()
         calls = _calls(memory, state, jnp.float32)
         for name in ("step", chunk):
-            wrong.extend(_wrong(memory, name, calls[name], state, jnp.float32))
+            wrong.extend(_wrong(memory, name, calls[name][1], state, jnp.float32))
 
     eqx.filter_eval_shape(look, memory)
     if wrong:

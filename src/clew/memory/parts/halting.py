@@ -133,14 +133,14 @@ class Halting(eqx.Module):
         )
         return after._replace(inputs=jnp.moveaxis(self._filled(after, where), 1, 0))
 
-    def metrics(self, readings: Array, remainder: Array) -> dict[str, Array]:
-        """The readings N of every observation, and N + w_N, which a loss may penalise.
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What `metrics` has: nothing without a unit, where N is always `max_steps`."""
+        return ("ponder_steps", "ponder_cost") if self.unit is not None else ()
 
-        None without a unit, where N is always `max_steps`.
-        """
-        if self.unit is None:
-            return {}
-        return {"ponder_steps": readings, "ponder_cost": readings + remainder}
+    def metrics(self, readings: Array, remainder: Array) -> dict[str, Array]:
+        """The readings N of every observation, and N + w_N, which a loss may penalise."""
+        return dict(zip(self.metric_names, (readings, readings + remainder), strict=False))
 
     def _weigh(self, now: Pondering, p: Array, s: Array) -> Pondering:
         """Adds one output to the blend, and halts the observations that reach the threshold."""
