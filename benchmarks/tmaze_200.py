@@ -22,8 +22,9 @@ Expected: AReLiT 10 of 20, the average 6, the GRU 8, GTrXL 10, none 0; open gate
 after 4, minGRU 12; AReLiT 1 without.
 
 Added later, since it gives back what was three steps ago, which AReLiT alone does not
-(`benchmarks/steps_back.py`): a layer of attention over the last four steps below one of AReLiT. It
-is in no test of the rule. It goes on where it stopped.
+(`benchmarks/steps_back.py`): a layer of attention over the last four steps below one of AReLiT; and
+RWKV-7, which solves 160 with five of five seeds as it is, of which 16 of 20 were expected. They are
+in no test of the rule. It goes on where it stopped.
 """
 
 from dataclasses import replace
@@ -55,6 +56,7 @@ def tmaze_200() -> Study:
         "arelit-closed": small("arelit", chrono=0),
         "min_gru-open": small("min_gru", chrono=LONGEST),
         "attention-arelit": small("hybrid", **attention_below("arelit", SIZES["small"])),
+        "rwkv7": small("rwkv7"),
     }
     return Study(
         name="tmaze-200",
