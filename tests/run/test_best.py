@@ -122,6 +122,7 @@ def test_its_score_is_that_of_the_rows(trained: Path) -> None:
         assert best[seed]["steps"] == newest
 
 
+@pytest.mark.slow
 def test_every_command_on_a_run_takes_it(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,6 +121,7 @@ def test_it_goes_on_where_the_other_run_is_gone(source, tmp_path):
     assert_same_run(tmp_path / "cut" / "run", tmp_path / "whole" / "run")
 
 
+@pytest.mark.slow
 def test_targets_begin_with_it_too(source, tmp_path):
     before = begun(replaying_config(tmp_path, "before", steps=STEPS))
     config = replaying_config(tmp_path, start_from=str(before), steps=STEPS)
