@@ -58,6 +58,19 @@ def test_a_cell_refuses_a_second_derivative(name: str, options: dict[str, Any]) 
     assert np.abs(curvature(scan_steps, memory)).max() > 1e-3
 
 
+def test_forward_mode_goes_through_the_steps_of_a_window() -> None:
+    memory = sample("transformer_xl", num_layers=1, backend="xla")
+    xs, starts = jax.random.normal(jax.random.key(1), (7, INPUT_SIZE)), jnp.arange(7) == 4
+
+    def moved(unroll: Any) -> Any:
+        def outputs(xs: Any) -> Any:
+            return unroll(memory, memory.init_state(), xs, starts)[1]
+
+        return jax.jit(lambda xs: jax.jvp(outputs, (xs,), (xs,))[1])(xs)
+
+    np.testing.assert_allclose(moved(scan_steps), moved(type(memory).unroll), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     fast_only(

@@ -528,7 +528,7 @@ def clean(rows: Float[Array, "heads keys m"]) -> tuple[Array, Bool[Array, " keys
     return jnp.where(finite, rows, 0.0), jnp.all(finite, axis=(0, 2))
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def clear_at_start(start: Bool[Array, ""], rings: Tree) -> Tree:
     """Zeros for the rings where an episode starts, else the rings, mostly without a copy.
 
@@ -543,12 +543,9 @@ def clear_at_start(start: Bool[Array, ""], rings: Tree) -> Tree:
     return jax.lax.while_loop(lambda carry: carry[0], turn, (start, rings))[1]
 
 
-def _clear_forward(start: Bool[Array, ""], rings: Tree) -> tuple[Tree, Array]:
-    return clear_at_start(start, rings), start
-
-
-def _clear_backward(start: Array, cotangent: Tree) -> tuple[None, Tree]:
-    return None, jax.tree.map(lambda g: jnp.where(start, 0.0, g), cotangent)
-
-
-clear_at_start.defvjp(_clear_forward, _clear_backward)
+@clear_at_start.defjvp
+def _clear_tangent(
+    primals: tuple[Bool[Array, ""], Tree], tangents: tuple[Array, Tree]
+) -> tuple[Tree, Tree]:
+    (start, rings), (_, change) = primals, tangents
+    return clear_at_start(start, rings), jax.tree.map(lambda d: jnp.where(start, 0.0, d), change)
