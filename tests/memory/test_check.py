@@ -158,3 +158,13 @@ def test_an_unknown_precision_is_refused() -> None:
     """With the nearest one."""
     with pytest.raises(UserError, match="did you mean 'float32'"):
         check(toys.build(toys.Average), precision="float23")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("other", [jax.random.key(0), "zeros"])
+def test_a_state_that_is_not_of_numbers_is_refused(other: Any) -> None:
+    class WithAnother(toys.Average):
+        def init_state(self) -> Any:
+            return super().init_state(), other
+
+    with pytest.raises(UserError, match="WithAnother is .*; expected arrays of numbers"):
+        check(toys.build(WithAnother), lengths=(1,))

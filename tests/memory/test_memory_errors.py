@@ -131,6 +131,9 @@ def test_unknown_names_come_with_the_nearest() -> None:
         make_memory("lstmm", input_size=3, key=KEY)
     with pytest.raises(UserError, match="unknown memory.*known: arelit"):
         make_memory("qqqq", input_size=3, key=KEY)
+    names: Any = ["lstm"]
+    with pytest.raises(UserError, match="unknown memory.*did you mean 'lstm'"):
+        make_memory(names, input_size=3, key=KEY)
     with pytest.raises(UserError, match="option of gtrxl 'num_head'; did you mean 'num_heads'"):
         make_memory("gtrxl", input_size=3, key=KEY, num_head=2)
     with pytest.raises(UserError, match="option of lstm 'window'"):

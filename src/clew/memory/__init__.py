@@ -184,6 +184,6 @@ def _label(memory: Callable[..., Any]) -> str:
 def _find(memory: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(memory):
         return memory
-    if memory not in MEMORIES:
+    if not isinstance(memory, str) or memory not in MEMORIES:
         raise unknown_name("memory", memory, MEMORIES)
     return MEMORIES[memory]

@@ -2,9 +2,12 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from clew.errors import UserError, shapes_of
 from clew.memory.base import AbstractMemory, State, scan_steps
 from clew.memory.laws.report import Precision
 from clew.memory.laws.runs import (
@@ -46,6 +49,11 @@ class Cases:
         self.memory = subject.memory
         self.programs = subject.programs
         self.state = cast(subject.memory.init_state(), subject.precision)
+        if not all(map(_of_numbers, jax.tree.leaves(self.state))):
+            raise UserError(
+                f"the state of {type(self.memory).__name__} is {shapes_of(self.state)}; expected "
+                "arrays of numbers, and of a random key jax.random.key_data(key)"
+            )
         self.dtype = np.dtype(subject.precision)
         self.random = random
         self.columns = self.memory.output_size + len(self.memory.metric_names)
@@ -186,3 +194,8 @@ def masked(run: Run, outputs: np.ndarray, inputs: np.ndarray | None) -> Run:
 def _padded(array: np.ndarray, length: int) -> np.ndarray:
     widths = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
     return np.pad(array, widths)
+
+
+def _of_numbers(leaf: Any) -> bool:
+    extended = jax.dtypes.extended
+    return eqx.is_array_like(leaf) and not jnp.issubdtype(jnp.result_type(leaf), extended)

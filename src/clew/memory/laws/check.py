@@ -52,8 +52,8 @@ def check(
 
     Raises:
         LawBroken: naming the first law broken, where and by how much.
-        UserError: if this is no memory, or `lengths` is empty or holds anything but integers of
-            at least 1.
+        UserError: if this is no memory, its state has anything but numbers, or `lengths` is empty
+            or holds anything but integers of at least 1.
     """
     if not isinstance(memory, AbstractMemory):
         raise UserError(
