@@ -61,6 +61,18 @@ def test_a_wrong_start_flag_names_both_shapes(name: str) -> None:
         memory.step(state, xs[0], jnp.array(0, jnp.int32))
 
 
+@pytest.mark.parametrize("name", ["gtrxl", "transformer", "universal"])
+def test_states_of_a_batch_are_refreshed_one_by_one(name: str) -> None:
+    """Where as many heads as members would hide it, too."""
+    memory = build(name, num_heads=2)
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), memory.init_state())
+    with pytest.raises(UserError, match="no batch axis: use jax.vmap"):
+        memory.refresh(states)
+    assert jax.tree.map(jnp.shape, jax.vmap(memory.refresh)(states)) == jax.tree.map(
+        jnp.shape, states
+    )
+
+
 @pytest.mark.parametrize("name", MEMORIES)
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, None, "8"])
 def test_impossible_sizes_are_refused(name: str, size: Any) -> None:

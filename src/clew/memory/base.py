@@ -144,7 +144,7 @@ def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = 
             one boolean, the state is another memory's or of a narrower type than the parameters, or
             these are of several types.
     """
-    _check_state(memory, state)
+    check_state(memory, state)
     _check_array(memory, "x", x, (memory.input_size,), jnp.floating)
     _check_array(memory, "start", start, (), jnp.bool_)
     return _of_own_type(memory, state, x)
@@ -161,7 +161,7 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
             `starts` is not boolean [time] of the same length, the state is another memory's or of a
             narrower type than the parameters, or these are of several types.
     """
-    _check_state(memory, state)
+    check_state(memory, state)
     time = jnp.shape(xs)[0] if jnp.ndim(xs) else 0
     if time == 0:
         expected = f"[time >= 1, {memory.input_size}]"
@@ -194,8 +194,12 @@ def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
     return jnp.asarray(x, own)
 
 
-def _check_state(memory: AbstractMemory, state: State) -> None:
-    """Refuses the state of another memory; only shapes and types are computed."""
+def check_state(memory: AbstractMemory, state: State) -> None:
+    """Refuses the state of another memory, or of a batch; only shapes and types are computed.
+
+    Raises:
+        UserError: naming the shapes of both.
+    """
     if state is _ANY:
         return
     leaves, structure = jax.tree.flatten(memory)

@@ -6,7 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
+from clew.memory.base import (
+    AbstractMemory,
+    State,
+    check_state,
+    check_step_input,
+    check_unroll_input,
+)
 from clew.memory.parts.attention import compact_windows, expand_windows
 from clew.memory.parts.blocks import Linear
 from clew.memory.parts.layer import LayerState, NormPlace
@@ -115,6 +121,7 @@ class Transformer(AbstractMemory):
         return layer_maps(self.layers, self._embed(xs, positions))
 
     def refresh(self, state: TransformerState) -> TransformerState:
+        check_state(self, state)
         return state._replace(layers=refresh_layers(self.layers, state.layers))
 
     def compact(self, state: State) -> State:

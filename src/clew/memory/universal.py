@@ -7,7 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input, select
+from clew.memory.base import (
+    AbstractMemory,
+    State,
+    check_state,
+    check_step_input,
+    check_unroll_input,
+    select,
+)
 from clew.memory.parts.attention import WindowState, compact_windows, expand_windows
 from clew.memory.parts.blocks import Linear, with_drawn_bias
 from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
@@ -196,6 +203,7 @@ class AbstractUniversal(AbstractMemory):
         return found
 
     def refresh(self, state: UniversalState) -> UniversalState:
+        check_state(self, state)
         banks = tuple(
             jax.vmap(layer.attention.refresh)(bank)
             for layer, bank in zip(self.layers, state.banks, strict=True)

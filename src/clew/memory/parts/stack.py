@@ -9,7 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
-from clew.memory.base import AbstractMemory, State, check_step_input, check_unroll_input
+from clew.memory.base import (
+    AbstractMemory,
+    State,
+    check_state,
+    check_step_input,
+    check_unroll_input,
+)
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention, compact_windows, expand_windows
 from clew.memory.parts.blocks import Init, Linear
@@ -61,6 +67,7 @@ class LayerStack(AbstractMemory):
         return layer_maps(self.layers, self.embed(xs))
 
     def refresh(self, state: State) -> State:
+        check_state(self, state)
         return refresh_layers(self.layers, state)
 
     def compact(self, state: State) -> State:
