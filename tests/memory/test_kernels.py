@@ -21,6 +21,7 @@ from clew.errors import UserError
 from clew.memory import AbstractMemory, kernels, make_memory
 from clew.memory.kernels import build
 from clew.memory.laws.runs import unroll
+from clew.memory.parts.matrix_recurrence import MatrixInputs, advance_chunk
 from memory_forms import TIME, assert_equal_forms, cotangent, forms, gated, largest, pull_one
 from memory_samples import episodes, sample
 from slow_cases import fast_only
@@ -180,6 +181,26 @@ def test_threads_change_nothing() -> None:
 
     all_of_them = jax.jit(jax.vmap(partial(outputs, memory)))
     assert np.array_equal(all_of_them(batch), all_of_them(batch))
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_cell_with_a_turned_weight_is_refused(name: str) -> None:
+    """As PyTorch has it; beyond its end the kernel read other memory, or the process ended."""
+    memory = sample(name, num_layers=1)
+    turned = eqx.tree_at(lambda m: m.cells[0].recurrent.weight, memory, replace_fn=jnp.transpose)
+    xs, starts = episodes(TIME)
+    with pytest.raises(UserError, match="needs a recurrent weight, .* of shapes"):
+        turned.unroll(memory.init_state(), xs, starts)
+
+
+@needs_kernels
+def test_arrays_that_do_not_fit_together_are_refused() -> None:
+    """One number for all heads, which XLA would spread over them."""
+    rows = jnp.ones((TIME, 2, 4))
+    inputs = MatrixInputs(rows, rows, rows, jnp.zeros((TIME, 1)))
+    with pytest.raises(UserError, match=r"keep has shape \[\d+, 1, 1\] .* \[time, heads, decays\]"):
+        advance_chunk("kernel", jnp.zeros((2, 4, 4)), inputs, jnp.zeros(TIME, bool))
 
 
 def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

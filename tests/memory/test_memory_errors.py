@@ -44,6 +44,15 @@ def test_a_wrong_observation_names_both_shapes(name: str) -> None:
         memory.unroll(state, jnp.zeros((3, 5), jnp.int32), starts)
 
 
+@pytest.mark.parametrize("name", ["gru", "transformer", "universal", "arelit"])
+def test_a_wrong_episode_has_no_maps(name: str) -> None:
+    """A kernel wrote beyond the end of a single observation."""
+    memory = build(name)
+    for xs in (jnp.zeros(5), jnp.zeros((3, 4)), jnp.zeros((3, 2, 5)), jnp.zeros((0, 5))):
+        with pytest.raises(UserError, match="expected xs of shape"):
+            memory.maps(xs)
+
+
 @pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_a_wrong_start_flag_names_both_shapes(name: str) -> None:
     """Another length, one flag for a whole chunk, or numbers for flags."""

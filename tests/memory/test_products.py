@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from clew.errors import UserError
 from clew.lab.costs.count import walk
 from clew.memory.parts.products import product
 
@@ -104,3 +105,8 @@ def test_it_is_counted() -> None:
         return walk(jax.make_jaxpr(multiply)(BATCH, WEIGHT).jaxpr, [True, False]).products
 
     assert counted(product) == counted(plain) == BATCH.size * 3
+
+
+def test_another_width_is_refused_before_anything_is_compiled() -> None:
+    with pytest.raises(UserError, match=r"shape \[4, 3\] expected \[..., 4\], got \[2, 5\]"):
+        jax.eval_shape(product, jnp.zeros((2, 5)), WEIGHT)

@@ -173,6 +173,12 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
     return _of_own_type(memory, state, xs)
 
 
+def check_episode(memory: AbstractMemory, xs: Any) -> Array:
+    """Refuses wrong observations of an episode, as `check_unroll_input` does those of a chunk."""
+    length = len(xs) if isinstance(xs, jax.Array | np.ndarray) and xs.ndim else 0
+    return check_unroll_input(memory, xs, np.zeros(length, bool))
+
+
 def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
     """`x` in the precision of the parameters, if they have one; see `check_step_input`."""
     parameters = jax.tree.leaves(eqx.filter(memory, eqx.is_inexact_array))

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.memory.base import (
     AbstractMemory,
     State,
+    check_episode,
     check_state,
     check_step_input,
     check_unroll_input,
@@ -117,6 +118,7 @@ class Transformer(AbstractMemory):
         return e + encode(position, self.output_size, e.dtype)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
+        xs = check_episode(self, xs)
         positions = jnp.arange(len(xs), dtype=jnp.int32)
         return layer_maps(self.layers, self._embed(xs, positions))
 

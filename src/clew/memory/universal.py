@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.memory.base import (
     AbstractMemory,
     State,
+    check_episode,
     check_state,
     check_step_input,
     check_unroll_input,
@@ -192,7 +193,7 @@ class AbstractUniversal(AbstractMemory):
             state, after = self._read_one(state, x)
             return state, (after.inputs, after.readings)
 
-        _, (inputs, readings) = jax.lax.scan(one, self.init_state(), xs)
+        _, (inputs, readings) = jax.lax.scan(one, self.init_state(), check_episode(self, xs))
         number = jnp.arange(self.halting.max_steps, dtype=readings.dtype)[None, :]
         share = jnp.where(number < readings[:, None], 1.0 / readings[:, None], 0.0)
         found = {"readings": MemoryMap(readings[:, None], "gate")}

@@ -10,6 +10,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from jaxtyping import Array
 
+from clew.errors import UserError
 from clew.memory.kernels.build import NotBuilt, load_kernels, source_hash
 
 _KERNELS = (
@@ -72,6 +73,27 @@ def call(
 def shapes_of(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Results that are like these arrays."""
     return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
+
+
+def require_shapes(inputs: Any) -> None:
+    """Refuses arrays that do not fit together, beyond whose ends a kernel would read and write.
+
+    Args:
+        inputs: a named tuple of arrays, whose annotations name their axes.
+
+    Raises:
+        UserError: naming the array, its shape and its axes.
+    """
+    sizes: dict[str, int] = {}
+    for name, kind in type(inputs).__annotations__.items():
+        axes, shape = kind.dim_str.split(), inputs._asdict()[name].shape
+        named = [(axis, size) for axis, size in zip(axes, shape, strict=False) if axis != "_"]
+        expected = [int(a) if a.isdigit() else sizes.setdefault(a, size) for a, size in named]
+        if len(axes) != len(shape) or expected != [size for _, size in named]:
+            raise UserError(
+                f"{name} has shape {list(shape)} beside arrays of {sizes}; expected its axes to be "
+                f"[{', '.join(axes)}]"
+            )
 
 
 _alongside_p = Primitive("alongside")

@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from clew.errors import UserError
 from clew.memory.base import State
 from clew.memory.kernels.call import call
 
 CellKernel = Literal["lstm", "gru"]
 
+_GATES = {"lstm": 4, "gru": 3}
 # Gates at the end whose recurrent product does not have the gradient of the input's.
 _APART = {"lstm": 0, "gru": 1}
 
@@ -65,6 +67,14 @@ def run_kernel(kernel: CellKernel, inputs: CellInputs, bias: Float[Array, " gate
     rows, kind = jax.tree.flatten(state)
     joint, apart = _pair(projected)
     time, size, dtype = len(starts), rows[0].shape[-1], joint.dtype
+    wide, apart_wide = _GATES[kernel] * size, _APART[kernel] * size
+    expected = [(size, wide), (wide,), (wide,), (time, wide - apart_wide), (time, apart_wide)]
+    given = [x.shape for x in (weight, offset, bias, joint, apart)]
+    if given != expected or any(row.shape != (size,) for row in rows):
+        raise UserError(
+            f"a chunk of {time} through cells of {size} needs a recurrent weight, its offset, a "
+            f"bias and products of the input of shapes {expected}, got {given}"
+        )
     shapes = ((time, size), (len(rows), size), joint.shape, apart.shape, (time, size))
     outputs, last, *kept = call(
         *(f"{kernel}_forward", tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.kernels.call import call, shapes_of
+from clew.memory.kernels.call import call, require_shapes, shapes_of
 
 
 class ReLiTInputs(NamedTuple):
@@ -69,6 +69,7 @@ def arelit_recurrence(constants: AReLiTConstants, inputs: AReLiTInputs) -> Chunk
 
 
 def _run(name: str, constants: Any, inputs: Any) -> Chunk:
+    require_shapes(inputs)
     products, *states = inputs[0], *inputs[-2:]
     attended = jax.ShapeDtypeStruct((len(products), *products.shape[2:]), products.dtype)
     results = (attended, *shapes_of(*states))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Bool, Float
 
-from clew.memory.kernels.call import call, shapes_of
+from clew.memory.kernels.call import call, require_shapes, shapes_of
 
 
 class MatrixArrays(NamedTuple):
@@ -42,6 +42,7 @@ Chunk = tuple[Float[Array, "time heads value"], Float[Array, "heads value key"]]
 @jax.custom_vjp
 def matrix_recurrence(inputs: MatrixArrays) -> Chunk:
     """y of every step, and the state after them."""
+    require_shapes(inputs)
     return tuple(call("matrix_forward", shapes_of(inputs.value, inputs.state), *inputs))
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from clew.memory.kernels.call import call, shapes_of
+from clew.memory.kernels.call import call, require_shapes, shapes_of
 from clew.memory.parts.softmax import softmax
 
 
@@ -54,6 +54,7 @@ def read_window(inputs: WindowInputs) -> Float[Array, "time heads head"]:
     Forward, 32 queries at a time against just the keys that one of them sees. Backward, their
     weights are computed again; nothing of the size of time x keys is ever held.
     """
+    require_shapes(inputs)
     queries = inputs.queries
     (result,) = shapes_of(queries)
     return call("window_forward", result, *inputs, shared=True)
@@ -80,6 +81,7 @@ def read_ring(inputs: RingInputs) -> Float[Array, "heads head"]:
 
     Its derivatives, of which acting needs none, are those of `attend_ring`.
     """
+    require_shapes(inputs)
     (result,) = shapes_of(inputs.query)
     return call("window_step", result, *inputs, shared=True)
 

@@ -18,6 +18,7 @@ from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import (
     AbstractMemory,
     State,
+    check_episode,
     check_step_input,
     check_unroll_input,
     select,
@@ -247,7 +248,7 @@ class CellStack(AbstractMemory):
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
         """The gates of every cell."""
-        found: dict[str, MemoryMap] = {}
+        xs, found = check_episode(self, xs), {}
         for number, cell in enumerate(self.cells, 1):
             maps, xs = cell.read(xs)
             found |= prefixed(f"layer {number}: ", maps)

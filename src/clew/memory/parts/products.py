@@ -9,6 +9,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
+from clew.errors import UserError
 from clew.memory.parts.placement import placed
 
 _product_p = Primitive("product")
@@ -24,7 +25,15 @@ def product(x: Float[Array, "*lead in"], weight: Float[Array, "in out"]) -> Arra
     x^T y with all leading axes made one, which needs no copy. `docs/kernels.md` has figures.
 
     All transformations of JAX work on it, in every order.
+
+    Raises:
+        UserError: for an x of another width, before anything is compiled.
     """
+    if jnp.shape(x)[-1:] != weight.shape[:1]:
+        raise UserError(
+            f"a product with a weight of shape {list(weight.shape)} expected [..., "
+            f"{weight.shape[0]}], got {list(jnp.shape(x))}"
+        )
     if jnp.result_type(x) != jnp.result_type(weight) or placed((x, weight)):
         return x @ weight
     return _product_p.bind(x, weight)

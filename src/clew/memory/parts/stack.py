@@ -12,6 +12,7 @@ from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
 from clew.memory.base import (
     AbstractMemory,
     State,
+    check_episode,
     check_state,
     check_step_input,
     check_unroll_input,
@@ -64,7 +65,7 @@ class LayerStack(AbstractMemory):
         return unroll_layers(self.layers, state, self.embed(xs), starts)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        return layer_maps(self.layers, self.embed(xs))
+        return layer_maps(self.layers, self.embed(check_episode(self, xs)))
 
     def refresh(self, state: State) -> State:
         check_state(self, state)
