@@ -176,6 +176,10 @@ def test_unknown_names_come_with_the_nearest() -> None:
         ({"layer_options": {"atention": {}}}, "atention.*attention"),
         ({"layer_options": {"attention": {"windw": 3}}}, "windw.*window"),
         (
+            {"layer_options": {"attention": {"embedding": False}}},
+            "width, number, input and key are those of the hybrid",
+        ),
+        (
             {"layer_options": {"attention": {"num_layers": 3}}},
             "width, number, input and key are those of the hybrid",
         ),

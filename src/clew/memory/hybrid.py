@@ -99,7 +99,8 @@ class Hybrid(LayerStack):
         known = self.kinds()
         if kind not in known:
             raise unknown_name("kind of layer", kind, known)
-        if options["hidden_size"] != size or {"num_layers", "input_size", "key"} & set(options):
+        own = {"num_layers", "input_size", "key", "embedding"}
+        if options["hidden_size"] != size or own & set(options):
             raise UserError(
                 f"{kind} in layer_options: width, number, input and key are those of the hybrid"
             )
