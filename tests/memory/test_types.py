@@ -105,6 +105,17 @@ def test_a_state_never_becomes_wider(name: str, ordinary_promotion: None) -> Non
             grown.step(memory.init_state(), wide[0], jnp.asarray(starts[0]))
 
 
+@pytest.mark.parametrize("name", fast_only(MEMORIES, "gru", "rwkv7"))
+def test_a_more_precise_state_stays_so(name: str, ordinary_promotion: None) -> None:
+    """Of which only the types are computed."""
+    single = sample(name, num_layers=1)
+    memory, state = cast(single, "bfloat16"), single.init_state()
+    xs, starts = episodes(TIME)
+    for way in (unroll, scan_steps):
+        after, _ = eqx.filter_eval_shape(way, memory, state, jnp.asarray(xs), starts)
+        assert types(after) == types(state)
+
+
 def test_a_kernel_is_refused_what_it_does_not_read() -> None:
     """By the names of the types; "auto" does without."""
     memory = cast(sample("gru", num_layers=1, backend="kernel"), "bfloat16")

@@ -83,7 +83,7 @@ class TokenShift(eqx.Module):
         self, state: Float[Array, "one size"], x: Float[Array, " size"], start: Bool[Array, ""]
     ) -> tuple[Float[Array, "one size"], Float[Array, "readers size"]]:
         """One step."""
-        return x[None], self._mixed(jnp.where(start, 0.0, state[0]), x)
+        return x[None].astype(state.dtype), self._mixed(jnp.where(start, 0.0, state[0]), x)
 
     def unroll(
         self,
