@@ -92,6 +92,21 @@ def test_wrappers_leave_the_mask_alone() -> None:
         assert set(seen) == {BARE, MASK, "previous_action", "previous_reward"}
 
 
+@pytest.mark.parametrize("kind", ["info", "entry", "several", "parts", "no last"])
+def test_a_forbidden_action_is_not_repeated(kind: str) -> None:
+    """Environments raise where they are given what they forbid; some actions are taken twice."""
+    name, wrappers, options = KINDS[kind]
+    task = gymnasium_task(name, options)
+    with task.open(3, seed=0, wrappers=replace(wrappers, frame_skip=2)) as stream:
+        ended = [step for step in play(stream) if step.ended.any()]
+    # The t-th step of an episode earns t: its return says how many there were.
+    steps = [np.sqrt(2 * s.metrics["return"] + 0.25) - 0.5 for s in ended]
+    counted = np.concatenate([n[s.ended] for n, s in zip(steps, ended, strict=True)])
+    seen = np.concatenate([s.metrics["length"][s.ended] for s in ended])
+    assert (seen <= counted).all() and (seen >= counted / 2).all()
+    assert (seen > np.ceil(counted / 2)).any() and (seen < counted).any()
+
+
 @pytest.mark.slow
 def test_processes_give_the_same() -> None:
     """The mask crosses in shared memory."""

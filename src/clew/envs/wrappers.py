@@ -74,7 +74,8 @@ class WrapperConfig:
     """
 
     frame_skip: int = 1
-    """Times that every action is taken; the rewards are summed, and an end stops it."""
+    """Times that every action is taken; the rewards are summed, and an end stops it, as does an
+    action mask that no longer allows the action."""
     time_limit: int | None = None
     """Truncate episodes after this many of the agent's steps, besides what the environment does by
     itself; None for no further limit."""

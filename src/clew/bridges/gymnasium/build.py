@@ -44,6 +44,8 @@ class EnvBuilder:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of `gymnasium.make` or of the factory."""
     frame_skip: int = 1
+    allows: Callable[[Any, Any, Any], bool] | None = None
+    """Of `FrameSkip`."""
     time_limit: int | None = None
     trial_episodes: int = 1
     trial_memory: bool = True
@@ -67,7 +69,7 @@ class EnvBuilder:
             options.setdefault("render_mode", "rgb_array")
         env = build(self.name, options, self.spec)
         if self.frame_skip > 1:
-            env = FrameSkip(env, self.frame_skip)
+            env = FrameSkip(env, self.frame_skip, self.allows)
         if self.time_limit is not None:
             env = gymnasium.wrappers.TimeLimit(env, self.time_limit)
         if self.trial_episodes > 1:
@@ -200,15 +202,25 @@ def takes_render_mode(name: str, spec: EnvSpec | None = None) -> bool:
 
 
 class FrameSkip(gymnasium.Wrapper):
-    """Takes every action several times and sums the rewards; stops where the episode ends.
+    """Takes every action several times and sums the rewards.
 
-    Gymnasium has none: its `MaxAndSkipObservation` takes the maximum over two frames besides,
-    as is right for Atari alone.
+    It stops where the episode ends or the action is no longer allowed. Gymnasium has none: its
+    `MaxAndSkipObservation` takes the maximum over two frames besides, as is right for Atari alone.
+
+    Args:
+        env: the environment.
+        frames: how many times at most.
+        allows: whether an action may be taken after an observation with its info; None for always.
     """
 
-    def __init__(self, env: gymnasium.Env, frames: int):
+    def __init__(
+        self,
+        env: gymnasium.Env,
+        frames: int,
+        allows: Callable[[Any, Any, Any], bool] | None = None,
+    ):
         super().__init__(env)
-        self.frames = frames
+        self.frames, self.allows = frames, allows
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """The last observation of up to `frames` steps, with the sum of their rewards."""
@@ -216,6 +228,8 @@ class FrameSkip(gymnasium.Wrapper):
         total = number("reward", reward)
         for _ in range(self.frames - 1):
             if terminated or truncated:
+                break
+            if self.allows is not None and not self.allows(action, observation, info):
                 break
             observation, reward, terminated, truncated, info = self.env.step(action)
             total += number("reward", reward)

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from clew.bridges.gymnasium.faults import AnswerError
-from clew.bridges.gymnasium.spaces import Array, mask_of_info
+from clew.bridges.gymnasium.spaces import Array, ObservationAdapter, mask_of_info
 from clew.envs.spaces import (
     MASK,
     NOTHING_ALLOWED,
@@ -86,6 +86,25 @@ class ActionMasks:
         if len(named) == 1:
             raise UserError(f"there is nothing to observe beside the action mask {self.source!r}")
         return space_without(space, self.source)
+
+    def allow(
+        self, adapter: ObservationAdapter, start: Any, action: Any, observation: Any, info: Any
+    ) -> bool:
+        """Whether a single environment's mask allows an action; not where it is none.
+
+        Args:
+            adapter: of the environment's observations.
+            start: where its own numbers of actions begin; None for 0.
+            action: the environment's own.
+            observation: the environment's own, with its `info`.
+        """
+        try:
+            entries: Any = {} if self.in_info else adapter(observation)
+            mask = mask_of_info(info, self.size, False) if self.in_info else entries[self.source]
+        except AnswerError:  # whoever reads the step's answer says what is wrong with it
+            return False
+        chosen = np.ravel(action) - (0 if start is None else np.ravel(start))
+        return bool(mask[np.cumsum((0, *self.sizes[:-1])) + chosen].all())
 
     def of_infos(self, infos: Any, count: int, ended: Array) -> Array:
         """The masks [B, n] in what a vector environment gives as `info`.

@@ -139,10 +139,12 @@ class GymnasiumTask:
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
         """What builds a single environment of it, with the wrappers around single ones."""
         wrappers = wrappers or WrapperConfig()
+        masks, start = self.masks(wrappers), adapt_action(self.own_action_space, self.name).start
         return EnvBuilder(
             self.name,
             dict(self.options),
             frame_skip=wrappers.frame_skip,
+            allows=masks and functools.partial(masks.allow, self.observations, start),
             time_limit=wrappers.time_limit,
             trial_episodes=wrappers.trial_episodes,
             trial_memory=wrappers.trial_memory,
