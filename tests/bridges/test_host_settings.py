@@ -93,7 +93,9 @@ def test_settings_that_do_not_fit() -> None:
     numbers = gymnasium_task("labelled:Strange", {"observation": spaces.Discrete(3)})
     with pytest.raises(UserError, match="normalise_observations finds no float Box in Discrete"):
         numbers.observed(WrapperConfig(normalise_observations=True))
-    with pytest.raises(UserError, match="video needs the render mode 'rgb_array'"):
+    with pytest.raises(UserError, match="video_every needs the render mode 'rgb_array'"):
         gymnasium_task("labelled:Labelled").builder(WrapperConfig(video_every=1))(0)
-    with pytest.raises(UserError, match="raised in reset, .*: a video needs the rend.* is None$"):
+    with pytest.raises(
+        UserError, match="raised in reset, .*: video_every needs the rend.* is None$"
+    ):
         gymnasium_task("labelled:Blind").open(1, wrappers=WrapperConfig(video_every=1)).reset()

@@ -105,7 +105,7 @@ def test_factories() -> None:
         assert np.shape(stream.reset().observation) == (3, 3)
     hosted = HostedTask(several, WrapperConfig())
     with pytest.raises(UserError, match="makes vector .*leave host.processes at 0, got 2"):
-        hosted.check_processes(2, 4)
+        hosted.check_training(2, 4)
     with pytest.raises(UserError, match="frame_skip goes around single environments"):
         HostedTask(several, WrapperConfig(frame_skip=2))
 

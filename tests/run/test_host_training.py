@@ -344,6 +344,10 @@ def test_learning_that_raises_leaves_the_newest_checkpoint(tmp_path, monkeypatch
     "changes, text",
     [
         ({"host": HostConfig(processes=3)}, "host.processes must divide num_envs, got 3"),
+        (
+            {"env": "labelled:Blind", "wrappers": WrapperConfig(video_every=1)},
+            "video_every needs the render mode",
+        ),
         ({"host": HostConfig(timeout=0)}, "timeout must be a finite number above 0"),
         ({"a2c": A2CConfig(whole_episodes=True)}, "whole_episodes needs a task written in JAX"),
         ({"env": "tmaze", "wrappers": WrapperConfig(frame_skip=2)}, "tmaze is written in JAX"),

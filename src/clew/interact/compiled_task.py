@@ -79,8 +79,8 @@ class CompiledTask(Task):
         self.metric_names = self.stream.metric_names
         self.shortest_episode = wrapped.shortest
 
-    def check_processes(self, processes: int, num_envs: int) -> None:
-        """There are no worker processes, whatever the settings say."""
+    def check_training(self, processes: int, num_envs: int) -> None:
+        """There are no worker processes, whatever the settings say, and no films."""
 
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
         own, others = (task.require_stream().observation_size for task in (self, other))

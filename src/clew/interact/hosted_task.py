@@ -103,8 +103,9 @@ class HostedTask(Task):
             num_envs, processes=processes, seed=seed, wrappers=self.wrappers, frozen=frozen
         )
 
-    def check_processes(self, processes: int, num_envs: int) -> None:
+    def check_training(self, processes: int, num_envs: int) -> None:
         self.environment.check_processes(processes, num_envs)
+        self.environment.check_video(self.wrappers)
 
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
         own, others = self.observation_space, other.observation_space

@@ -123,11 +123,12 @@ class Task(Protocol):
     runners: tuple[str, ...]
     """The runners that can train on it."""
 
-    def check_processes(self, processes: int, num_envs: int) -> None:
-        """Refuses a number of worker processes that `num_envs` environments cannot have.
+    def check_training(self, processes: int, num_envs: int) -> None:
+        """Refuses a number of worker processes that `num_envs` environments cannot have, and films
+        of what does not render.
 
         Raises:
-            UserError: naming both numbers.
+            UserError: naming both numbers, or the environment.
         """
         ...
 

@@ -81,7 +81,7 @@ def check_task(config: TrainConfig, task: Task, learner: Learner) -> None:
     """
     if learner.gathering.whole_episodes and not task.whole_episodes:
         raise UserError(f"whole_episodes needs a task written in JAX, got {config.env}")
-    task.check_processes(config.host.processes, learner.config.num_envs)
+    task.check_training(config.host.processes, learner.config.num_envs)
     check_async(config, task.runners, learner)
 
 

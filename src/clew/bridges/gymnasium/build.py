@@ -259,7 +259,8 @@ class EpisodeGif(gymnasium.Wrapper):
         super().__init__(env)
         if env.render_mode != "rgb_array":
             raise UserError(
-                f"a video needs the render mode 'rgb_array', this one's is {env.render_mode!r}"
+                "video_every needs the render mode 'rgb_array', and the environment's is "
+                f"{env.render_mode!r}"
             )
         self.folder, self.every = Path(folder).absolute(), every
         found = [path.stem[8:] for path in self.folder.glob("episode-*.gif")]

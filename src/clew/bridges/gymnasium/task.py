@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,6 +182,16 @@ class GymnasiumTask:
                 "environments"
             )
 
+    def check_video(self, wrappers: WrapperConfig) -> None:
+        """Refuses films of what does not render, by building the environment that is filmed.
+
+        Raises:
+            UserError: naming it and its render mode.
+        """
+        if wrappers.video_every:
+            with _as_it_was(self.name):
+                close_quietly(self.builder(wrappers)())
+
 
 def is_gymnasium(name: str) -> bool:
     """Whether a task's name is "gymnasium:ID" or "module:factory"."""
@@ -211,9 +221,7 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
         raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
     vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(resolve(name))
     env: gymnasium.Env | VectorEnv
-    x64 = jax.config.values["jax_enable_x64"]
-    # Where files are looked for, and whether the process goes on, is not the environment's to say.
-    with contextlib.chdir(os.getcwd()), staying():
+    with _as_it_was(name):
         if vector:
             env = make_vector(name, 1, options)
             own = env.single_observation_space, env.single_action_space
@@ -221,9 +229,18 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
             env = build(name, options)
             own = _spaces(env, name)
         close_quietly(env)
-    restore_precision(x64, name)
     adapt_action(own[1], name)  # refuses what is not supported
     return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
+
+
+@contextlib.contextmanager
+def _as_it_was(name: str) -> Iterator[None]:
+    """Leaves to no environment where files are looked for, whether the process goes on, and JAX's
+    precision."""
+    x64 = jax.config.values["jax_enable_x64"]
+    with contextlib.chdir(os.getcwd()), staying():
+        yield
+    restore_precision(x64, name)
 
 
 def _spaces(env: gymnasium.Env, name: str) -> tuple[spaces.Space, spaces.Space]:
