@@ -30,7 +30,7 @@ from clew.run.config import TrainConfig
 from clew.run.evaluate import evaluate
 from clew.run.hosted import HostProgram, make_learn
 from clew.run.progress import Quiet
-from clew.run.runner import EnvironmentFailed
+from clew.run.runner import EnvironmentFailed, TrainingDiverged
 from clew.run.train import resume_run, train
 from clew.run.updates import init_run
 from slow_cases import fast_only
@@ -254,6 +254,39 @@ def test_a_fault_that_is_not_survived_saves_the_run(tmp_path, fault):
     assert ("the cart left its rails" if fault == "raise" else "observation") in text
     agent = clew.load(tmp_path / "run")
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent) if hasattr(x, "shape"))
+
+
+class Loud(Counting):
+    """Shows a number that float16 does not hold, and pays what is done."""
+
+    observation_space = gymnasium.spaces.Box(0, 2e5, (1,), np.float32)
+
+    def __init__(self, action_space):
+        super().__init__()
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0] + 1e5, {}
+
+    def step(self, action):
+        _, _, terminated, truncated, info = super().step(action)
+        return np.full(1, 1e5, np.float32), float(np.sum(action)), terminated, truncated, info
+
+
+def loud(continuous: bool = False):
+    box = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    return Loud(box if continuous else gymnasium.spaces.Discrete(2))
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_what_half_precision_cannot_hold_is_named(tmp_path, continuous):
+    """Whether the loss or, before it, an action is no number."""
+    network = NetworkConfig(encoder="mlp", precision="float16")
+    options = {"continuous": continuous}
+    config = config_of(tmp_path, "loud", env_options=options, network=network, name="run")
+    expected = EnvironmentFailed if continuous else TrainingDiverged
+    with pytest.raises(expected, match="beyond 65,504, which network.precision=float16 cannot"):
+        train(config, progress=Quiet())
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from clew.run import checkpoint, machine
 from clew.run.best import Best, Score
 from clew.run.build import Parts
 from clew.run.compiled import Program
+from clew.run.config import TrainConfig
 from clew.run.lanes import Lane
 from clew.run.metrics import LogPoint, Row, RunLog
 from clew.run.progress import Callback, Progress, Report
@@ -357,8 +358,11 @@ class Runner:
         """Saves what there was before an environment failed; the error to raise."""
         if self._saved != self.update:
             self._save()
+        half = _in_half(self._config) if isinstance(self._parts.task.action_space, Box) else []
+        acted = f"; if its actions were no numbers, look for {half[0]}" if half else ""
         return EnvironmentFailed(
-            f"{fault}. The run is saved after {self._steps} steps; resume with: {self._resume_with}"
+            f"{fault}{acted}. The run is saved after {self._steps} steps; "
+            f"resume with: {self._resume_with}"
         )
 
     def _diverged(self, index: int) -> TrainingDiverged:
@@ -385,7 +389,9 @@ class Runner:
             f"try a smaller {algorithm}.learning_rate (now {learning.learning_rate:g}) or "
             f"{algorithm}.max_grad_norm (now {learning.max_grad_norm})"
         )
-        look = [NOTHING_ALLOWED] if self._parts.static.mask is not None else []
+        look = _in_half(config)
+        if self._parts.static.mask is not None:
+            look.append(NOTHING_ALLOWED)
         if is_reference(config.memory):
             look.append(f"outputs of {config.memory} that are not finite (clew check tries it)")
         try:
@@ -403,6 +409,12 @@ class Runner:
     @property
     def _steps(self) -> int:
         return self.update * self._config.steps_per_update
+
+
+def _in_half(config: TrainConfig) -> list[str]:
+    """What half precision cannot hold; nothing for other precisions."""
+    half = config.network.precision == "float16"
+    return ["numbers beyond 65,504, which network.precision=float16 cannot hold"] if half else []
 
 
 @contextlib.contextmanager
