@@ -120,7 +120,7 @@ MISTAKES = {
     ),
     "an open box": (
         lambda: make_distribution(spaces.Box(-np.inf, 1, (2,)), continuous="tanh"),
-        "finite limits, got -inf and 1.0 in component 0.*choose gaussian",
+        "finite limits, got -inf and 1.0 in component 0.*choose gaussian, with ppo or a2c",
     ),
     "no component": (lambda: make_distribution(spaces.Box(0, 1, (0,))), "at least one component"),
     "no choice": (

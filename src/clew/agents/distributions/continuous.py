@@ -53,7 +53,7 @@ class Bounds(eqx.Module):
         return math.prod(self.shape)
 
     def require_finite(
-        self, what: str = "tanh actions need", instead: str = "choose gaussian"
+        self, what: str = "tanh actions need", instead: str = "choose gaussian, with ppo or a2c"
     ) -> None:
         """Raises `UserError`, naming the component, unless every limit is finite.
 
