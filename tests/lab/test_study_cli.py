@@ -82,6 +82,7 @@ MISTAKES = {
     "makkink --settings length-11": "unknown setting of makkink/published 'length-11'",
     "makkink --seeds -1": "seeds must be an integer of at least 0, got -1",
     "makkink --workers x": "--workers must be an integer, got 'x'",
+    "makkink --trust": "--trust is for the runs that models start from, and none does",
     "makkink --worker 1": "unknown option '--worker'; did you mean --workers",
     "makkink --add-memory mine": "expected package.module:name, got 'mine'",
     "makkink --add-memory nosuch:Mine": "cannot import 'nosuch' of 'nosuch:Mine'",

@@ -128,6 +128,23 @@ def test_kill_twice_and_go_on(tmp_path, faults) -> None:
     assert not after & set(begun(tmp_path)[already:])
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_the_code_of_runs_to_start_from_needs_consent(tmp_path, monkeypatch, trust) -> None:
+    """Once for each model, before any worker begins."""
+    models = {k: replace(m, start_from="other") for k, m in small_study().models.items()}
+    asked: list[tuple[str, bool]] = []
+
+    def read(parts, *, trust: bool) -> None:
+        asked.append((parts.config.memory, trust))
+        if len(asked) == len(models):
+            raise UserError("read")
+
+    monkeypatch.setattr("clew.lab.grid.runner.read_shared_start", read)
+    with pytest.raises(UserError, match="^read$"):
+        run_study(small_study(models=models), tmp_path, progress=Watch(), trust=trust)
+    assert sorted(asked) == sorted((name, trust) for name in models)
+
+
 def _pythonpath() -> str:
     return os.pathsep.join(path for path in sys.path if path)
 

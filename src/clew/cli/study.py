@@ -49,6 +49,7 @@ def main(args: Sequence[str]) -> int:
             study,
             folder,
             workers=workers,
+            trust=options.trust,
             progress=study_output.study_listener(),
             how_to_go_on=f"clew study {shlex.join(args)}",
         )
@@ -95,6 +96,8 @@ def make_study(request: Request) -> "Study":
         raise UserError(
             f"--ray is for short trainings: those of {request.name} are resumed from this disk"
         )
+    if options.trust and not any(model.start_from for model in study.models.values()):
+        raise UserError("--trust is for the runs that models start from, and none does")
     return study
 
 

@@ -23,6 +23,7 @@ from clew.run.build import make_parts, make_task
 from clew.run.folder import locked
 from clew.run.json_lines import Row, RowFile
 from clew.run.runner import stop_signals
+from clew.run.start import read_shared_start
 
 ATTEMPTS = 2
 """How often a pack whose worker dies is started."""
@@ -84,6 +85,7 @@ def run_study(
     *,
     workers: int | Workers | None = None,
     keep_workers: bool = False,
+    trust: bool = False,
     progress: StudyProgress | None = None,
     how_to_go_on: str = "the same call again",
 ) -> StudyResult:
@@ -95,6 +97,8 @@ def run_study(
         workers: number of processes, by default one for every core, or one if each takes the whole
             machine; or any other `Workers`.
         keep_workers: leave such workers open, for another study.
+        trust: consent to import the code that the runs of the models' `start_from` name; it is
+            remembered, see `clew.run.trust`.
         progress: the listener; by default lines on standard error.
         how_to_go_on: the command that resumes it, for the message when it is stopped.
 
@@ -117,6 +121,7 @@ def run_study(
     listener = progress or StudyLines()
     with locked(path), stop_signals() as stop, closing(RowFile(path / results.RESULTS)) as file:
         session = _open(study, path, file)
+        _read_starts(session, trust)
         try:
             listener.start(path, study, _standing(session))
             for line in [*file.mended, *changed_code(study, file.rows, path)]:
@@ -170,6 +175,17 @@ def _open(study: Study, path: Path, file: RowFile) -> _Session:
     for cell in finished:
         session.counts[cell.model] = session.counts.get(cell.model, 0) + 1
     return session
+
+
+def _read_starts(session: _Session, trust: bool) -> None:
+    """Reads the runs that models are to start from: workers would find a mistake in every pack."""
+    study = session.study
+    fresh = [p for p in session.queue if not checkpoints_of(study, p, session.path)]
+    with registered(study.memories, study.tasks):
+        for pack in {pack.model: pack for pack in fresh}.values():
+            config = study.config(pack.model, pack.settings[0], pack.seeds)
+            if config.start_from:
+                read_shared_start(make_parts(config), trust=trust)
 
 
 def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:

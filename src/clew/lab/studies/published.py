@@ -42,6 +42,9 @@ class GridOptions:
     """Memories of your own as further models: package.module:factory, or with a name of your
     choice NAME=package.module:factory, each with its options after it, KEY=VALUE. Each takes its
     place in the study's own agent."""
+    trust: bool = False
+    """Import the code that the runs name which models start from (start_from), even if this machine
+    has not trained them."""
     workers: int = 0
     """Processes, each with one thread; 0 is one for every core. Where a training takes all
     cores, trainings side by side; 0 is one."""
