@@ -187,7 +187,11 @@ def test_a_search_chooses_and_the_study_takes_it(search: Path, tmp_path: Path) -
     told = report.markdown.read_text()
     assert "0.0025, 0.03" in told and len(report.tables) == 4
     assert "1 row of another budget (800,000 steps) is not shown." in told
+    assert "--rates-from" not in told
+    folder = write_maze(tmp_path / "given", published, models=made.models)
+    assert "maze --rates-from SEARCH -" in make_report([folder]).markdown.read_text()
     folder = write_maze(tmp_path / "grid", published)
+    assert "--rates-from" not in make_report([folder]).markdown.read_text()
     with pytest.raises(UserError, match="not a search"):
         SEARCH.best_rates(folder, study.SEARCH_NAME)
     with pytest.raises(UserError, match="has a report of its own form: give its folders alone"):

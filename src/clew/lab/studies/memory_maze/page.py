@@ -27,6 +27,7 @@ def _command(edition: Edition) -> str:
     search = edition.name == grid.SEARCH_NAME
     make, own = (grid.sweep, [grid.SWEEP_SIZE]) if search else (grid.study, list(grid.SIZES))
     words = f"pramanik --part memory-maze{' --sweep' if search else ''}{_acting(edition)}"
+    words += "" if search else _rates(edition)
     tasks = list(dict.fromkeys(task["env"] for task in edition.study["settings"].values()))
     mazes = [size for size in grid.SIZES if grid.maze(size) in tasks]
     if len(mazes) < len(tasks):
@@ -45,6 +46,15 @@ def _acting(edition: Edition) -> str:
         "environments": (model.ppo.num_envs, grid.ENVIRONMENTS),
     }
     return "".join(f" --{n} {value}" for n, (value, usual) in given.items() if value != usual)
+
+
+def _rates(edition: Edition) -> str:
+    """The option that gave agents the best pairs of a search, whose folder nothing tells."""
+    usual, made = grid.study().models, edition.study["models"]
+    learnings = [(usual[n].ppo, config_from_json(made[n]).ppo) for n in usual if n in made]
+    pairs = [[(ppo.learning_rate, ppo.entropy_cost) for ppo in both] for both in learnings]
+    searched = any(own != given for own, given in pairs)
+    return " --rates-from SEARCH" if searched else ""
 
 
 def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
