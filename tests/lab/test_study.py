@@ -9,12 +9,13 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.costs import parameters
-from clew.lab.grid import Cell, Evaluation, Expected, Pack, check_study, make_packs
+from clew.lab.grid import Cell, Evaluation, Expected, Pack, Setting, check_study, make_packs
 from clew.lab.grid.results import write_study
 from clew.lab.studies.makkink import grid as makkink
 from clew.memory import MEMORIES, options_of
 from clew.names import find
 from clew.run.build import abstract_agent, make_task
+from own_parts import Cue
 from small_study import small_study
 
 TABLE_4_1 = {
@@ -192,6 +193,25 @@ def test_a_misspelt_metric_is_refused_before_anything_runs(name: str) -> None:
     wrong = replace(study, **({"score": "sucess"} if name == "score" else changed))
     with pytest.raises(UserError, match=f"length-1: unknown value of {name} 'sucess'; .*'success'"):
         check_study(wrong)
+
+
+class Timed(Cue):
+    """Has a metric with the name of a curve's column."""
+
+    def __init__(self):
+        super().__init__()
+        self.metric_names = ("steps",)
+
+    def step(self, state, action, key):
+        after, transition = super().step(state, action, key)
+        return after, transition._replace(metrics={"steps": transition.reward})
+
+
+def test_a_score_with_the_name_of_a_column_is_refused() -> None:
+    """Its curve would have both in one column."""
+    study = small_study(settings={"own": Setting("test_study:Timed", decisions=3)}, score="steps")
+    with pytest.raises(UserError, match="own: test_study:Timed has a metric 'steps', .* otherwise"):
+        check_study(study)
 
 
 def test_check_names_the_model_or_setting() -> None:

@@ -22,6 +22,7 @@ from clew.lab.grid.workers import Event, LocalWorkers, Workers
 from clew.run.build import make_parts, make_task
 from clew.run.folder import locked
 from clew.run.json_lines import Row, RowFile
+from clew.run.metrics import refuse_taken_names
 from clew.run.runner import stop_signals
 from clew.run.start import read_shared_start
 
@@ -156,7 +157,9 @@ def check_study(study: Study) -> None:
                 raise UserError(f"{model} on {first}: {error}") from error
         for setting, form in study.settings.items():
             try:
-                task = make_task(study.config(next(iter(study.models)), setting))
+                config = study.config(next(iter(study.models)), setting)
+                task = make_task(config)
+                refuse_taken_names(config, task.metric_names)
                 require_choice("score", study.score, task.metric_names)
                 if form.further_needs:
                     require_choice("further_needs", form.further_needs, task.metric_names)
