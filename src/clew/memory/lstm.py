@@ -124,8 +124,8 @@ class LSTM(CellStack):
     Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000); Tallec
     and Ollivier (2018), section 2, for `chrono`.
     Orthogonal weights are drawn for each gate by itself, as flax does: they are twice as large as
-    those of one matrix, and the T-Maze and the memory chain are learned by more seeds
-    (`results/initial-weights`). Deviation: none in the equations.
+    those of one matrix, and more seeds learn the memory chain (`results/initial-weights`).
+    Deviation: none in the equations.
     """
 
     @takes_options_of(make_cells)
