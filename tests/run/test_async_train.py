@@ -13,10 +13,12 @@ from test_async_faults import shared_files, wait_until_gone
 
 import clew
 from clew.agents.learners.ppo import PPOConfig
+from clew.errors import UserError
+from clew.names import METRICS
 from clew.run import checkpoint
 from clew.run.asynchronous import program
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.metrics import read_metrics
+from clew.run.metrics import read_metrics, refuse_taken_names
 from clew.run.runner import EnvironmentFailed, TrainingInterrupted
 from small_async import LENGTH, run_dir
 from small_run import Watch
@@ -65,6 +67,9 @@ def test_a_run_its_rows_ctrl_c_and_going_on(tmp_path: Path, pids: list[int]) -> 
     assert all(0 <= row["lag"] <= row["lag_max"] for row in rows)
     assert all(0 <= row[name] <= 1 for row in rows for name in ("actor_wait", "learner_wait"))
     assert sum(row["dropped"] for row in rows) >= 0 and sum(r["episodes"][0] for r in rows) > 20
+    for name in rows[-1].keys() - set(METRICS):  # of the task's metrics none may be called so
+        with pytest.raises(UserError, match=f"has a metric '{name}'"):
+            refuse_taken_names(config, [name])
     wait_until_gone(pids)
 
 
