@@ -23,8 +23,9 @@ QUICK = (("lstm", "bfloat16"), ("gtrxl", "bfloat16"), ("relit", "bfloat16"))
 """Those that have kernels, and none for this type; the kernels' own tests have float64."""
 CASES = fast_only(itertools.product(MEMORIES, ("bfloat16", "float64")), *QUICK)
 
-COMPLEX = {"bfloat16": "complex64", "float64": "complex128"}
-"""There are no complex numbers of bfloat16: those of single precision take their place."""
+WIDER = {"bfloat16": {"complex64", "float32"}, "float64": {"complex128"}}
+"""There are no complex numbers of bfloat16: those of single precision take their place, as does a
+matrix that sums many steps."""
 
 unroll_compiled, steps_compiled = eqx.filter_jit(unroll), eqx.filter_jit(scan_steps)
 
@@ -49,7 +50,7 @@ def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: 
         stepped, zs = steps_compiled(memory, state, jnp.asarray(xs, jnp.float32), starts)
     assert types(after) == types(stepped) == types(state)
     floats = [kind for kind in types(state) if not kind.startswith("int")]
-    assert {precision, COMPLEX[precision]} & set(floats) or not floats
+    assert set(floats) <= {precision, *WIDER[precision]}
     assert types((ys, zs)) == [precision, precision]
     expected = unroll_compiled(single, single.init_state(), xs, starts)[1]
     # A stream of residuals is several times as large as the output of a gate, and so is rounding.
@@ -57,6 +58,20 @@ def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: 
     np.testing.assert_allclose(ys, zs, atol=0.05 * scale if precision == "bfloat16" else 1e-13)
     difference = np.max(np.abs(np.asarray(ys, np.float64) - expected))
     assert difference < (0.1 * scale if precision == "bfloat16" else 1e-5)
+
+
+def test_half_precision_does_not_drift(ordinary_promotion: None) -> None:
+    """After a thousand steps no more of the output is lost than to rounding."""
+    memory = sample("retention", num_layers=1, num_heads=8, head_size=4)
+    half = cast(memory, "bfloat16")
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), half, is_leaf=eqx.is_inexact_array)
+    xs, starts = jax.random.normal(jax.random.key(1), (1000, INPUT_SIZE)), jnp.zeros(1000, bool)
+    xs = xs.astype(jnp.bfloat16).astype(jnp.float32)
+    expected = steps_compiled(single, single.init_state(), xs, starts)[1][-100:]
+    for through in (unroll_compiled, steps_compiled):
+        ys = through(half, half.init_state(), xs, starts)[1][-100:]
+        error = np.mean(np.abs(np.asarray(ys, np.float32) - expected))
+        assert error < 0.015 * np.mean(np.abs(expected))
 
 
 @pytest.mark.parametrize(

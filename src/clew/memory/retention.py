@@ -64,7 +64,7 @@ class RetentionMixer(MatrixMixer):
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
         """q, k, v, log a, and theta."""
         query, key, value = (in_heads(part, self.num_heads) for part in jnp.split(read, 3, axis=-1))
-        lead, dtype = query.shape[:-1], query.dtype
+        lead, dtype = query.shape[:-1], jnp.promote_types(query.dtype, jnp.float32)
         log_keep = jnp.broadcast_to(jnp.asarray(self._log_keep(), dtype), lead)
         turn = None
         if self.rotation:

@@ -122,9 +122,9 @@ class MatrixMixer(ConvolvedMixer):
         return 1
 
     def init_heads(self) -> Matrix:
-        """Zeros."""
+        """Zeros, of single precision at least: half of it would lose what a long sum adds."""
         shape = (self.num_heads, self.head_size, self.width_of_keys)
-        return jnp.zeros(shape, self.inputs.weight.dtype)
+        return jnp.zeros(shape, jnp.promote_types(self.inputs.weight.dtype, jnp.float32))
 
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead channels"]:
         return self.inputs(x)
@@ -132,24 +132,32 @@ class MatrixMixer(ConvolvedMixer):
     def advance(
         self, heads: Matrix, terms: MatrixInputs, start: Bool[Array, ""]
     ) -> tuple[Matrix, Float[Array, "heads value"]]:
+        dtype, terms = terms.value.dtype, _as_precise(heads, terms)
         if self.steps_per_input == 1:
-            return advance(heads, terms, start)
+            heads, y = advance(heads, terms, start)
+            return heads, y.astype(dtype)
         first, *rest = (jax.tree.map(lambda x, i=i: x[i], terms) for i in range(len(terms.key)))
         heads, y = advance(heads, first, start)
         for step in rest:
             heads, y = advance(heads, step, jnp.zeros_like(start))
-        return heads, y
+        return heads, y.astype(dtype)
 
     def advance_chunk(
         self, heads: Matrix, terms: MatrixInputs, starts: Bool[Array, " time"]
     ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-        steps = self.steps_per_input
+        steps, dtype, terms = self.steps_per_input, terms.value.dtype, _as_precise(heads, terms)
         if steps == 1:
-            return advance_chunk(self.backend, heads, terms, starts)
+            heads, ys = advance_chunk(self.backend, heads, terms, starts)
+            return heads, ys.astype(dtype)
         inputs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), terms)
         starts = jnp.zeros((len(starts), steps), bool).at[:, 0].set(starts).reshape(-1)
         heads, ys = advance_chunk(self.backend, heads, inputs, starts)
-        return heads, ys[steps - 1 :: steps]
+        return heads, ys[steps - 1 :: steps].astype(dtype)
+
+
+def _as_precise(heads: Matrix, terms: MatrixInputs) -> MatrixInputs:
+    """What a step reads in the type of its state."""
+    return jax.tree.map(lambda x: x.astype(heads.dtype), terms)
 
 
 class GatedOutput(eqx.Module):
