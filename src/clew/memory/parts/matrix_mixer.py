@@ -132,7 +132,7 @@ class MatrixMixer(ConvolvedMixer):
     def advance(
         self, heads: Matrix, terms: MatrixInputs, start: Bool[Array, ""]
     ) -> tuple[Matrix, Float[Array, "heads value"]]:
-        dtype, terms = terms.value.dtype, _as_precise(heads, terms)
+        dtype, terms = _type_of_outputs(heads, terms), _as_precise(heads, terms)
         if self.steps_per_input == 1:
             heads, y = advance(heads, terms, start)
             return heads, y.astype(dtype)
@@ -145,7 +145,8 @@ class MatrixMixer(ConvolvedMixer):
     def advance_chunk(
         self, heads: Matrix, terms: MatrixInputs, starts: Bool[Array, " time"]
     ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-        steps, dtype, terms = self.steps_per_input, terms.value.dtype, _as_precise(heads, terms)
+        steps, dtype = self.steps_per_input, _type_of_outputs(heads, terms)
+        terms = _as_precise(heads, terms)
         if steps == 1:
             heads, ys = advance_chunk(self.backend, heads, terms, starts)
             return heads, ys.astype(dtype)
@@ -158,6 +159,12 @@ class MatrixMixer(ConvolvedMixer):
 def _as_precise(heads: Matrix, terms: MatrixInputs) -> MatrixInputs:
     """What a step reads in the type of its state."""
     return jax.tree.map(lambda x: x.astype(heads.dtype), terms)
+
+
+def _type_of_outputs(heads: Matrix, terms: MatrixInputs) -> jnp.dtype:
+    """That of the state where it is wider than `init_heads` makes it, else that of the inputs."""
+    made = jnp.promote_types(terms.value.dtype, jnp.float32)
+    return terms.value.dtype if made == heads.dtype else heads.dtype
 
 
 class GatedOutput(eqx.Module):
