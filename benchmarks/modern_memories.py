@@ -97,7 +97,7 @@ OTHERS = {
 
 
 def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> Figure:
-    """The success of every seed, a line for each memory, the best first.
+    """The success of every seed of a long corridor, see `of_seeds`.
 
     Args:
         rows: of the long plan.
@@ -113,13 +113,22 @@ def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]
             for name in (*names, "")[:2]
         ]
         scores[label] = (found[0], found[1])
+    return of_seeds(scores)
+
+
+def of_seeds(scores: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+    """The success of every seed, a line for each memory, the best first.
+
+    Args:
+        scores: by memory, of gates that begin as they usually do and of gates that begin open.
+    """
     ordered = sorted(scores, key=lambda name: max(map(_mean, scores[name])))
     figure = new_figure(8, 0.33 * len(ordered) + 1.2)
     axes = figure.subplots()
     looks = (("gates that do not", COLOURS[1], -0.36), ("gates that begin open", COLOURS[0], 0.04))
     for place, (label, colour, shift) in enumerate(looks):
         points = [
-            (x, y + shift + 0.08 * seed)
+            (x, y + shift + 0.4 * seed / max(5, len(scores[name][place])))
             for y, name in enumerate(ordered)
             for seed, x in enumerate(scores[name][place])
         ]
@@ -138,7 +147,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    result = run_plan(__doc__, PLANS)
-    beside = result.path.parent / "arelit-tmaze"
-    if result.rows and result.rows[0]["setting"] in corridor(LONG) and beside.exists():
-        save(seeds(result.rows, read_results(beside)), result.path / "seeds.png")
+    folder = run_plan(__doc__, PLANS).path
+    rows, beside = read_results(folder), folder.parent / "arelit-tmaze"
+    if rows and rows[0]["setting"] in corridor(LONG) and beside.exists():
+        save(seeds(rows, read_results(beside)), folder / "seeds.png")

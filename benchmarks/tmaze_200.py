@@ -27,19 +27,35 @@ RWKV-7, which solves 160 with five of five seeds as it is, of which 16 of 20 wer
 in no test of the rule. It goes on where it stopped.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.arelit_tmaze import SIZES, agent
-from benchmarks.modern_memories import LONGEST, corridor
+from benchmarks.modern_memories import LONGEST, corridor, of_seeds
 from benchmarks.plans import run_plan
 from benchmarks.steps_back import attention_below
+from matplotlib.figure import Figure
 
 from clew import TrainConfig
-from clew.lab.grid import Evaluation, Study
+from clew.lab.grid import Evaluation, Study, read_results
 from clew.memory import options_among
+from clew.report.figures import save
 
 FIRST_SEED = 100
+
+LABELS = {
+    "AReLiT": ("arelit-closed", "arelit"),
+    "average": ("", "average"),
+    "attention, AReLiT above": ("", "attention-arelit"),
+    "minGRU": ("", "min_gru-open"),
+    "GRU": ("gru", "gru-open"),
+    "LSTM": ("lstm", "lstm-open"),
+    "RWKV-7": ("rwkv7", ""),
+    "GTrXL-256": ("gtrxl-256", ""),
+    "none": ("none", ""),
+}
+"""Of the picture: the agents with gates that begin as they usually do, and open."""
 
 
 def tmaze_200() -> Study:
@@ -74,5 +90,16 @@ def small(memory: str, **options: Any) -> TrainConfig:
     return replace(settings, memory=memory, memory_options=sizes | options)
 
 
+def seeds(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The success of every seed, by memory."""
+
+    def of(model: str) -> list[float]:
+        return [row["mean"] for row in rows if row["model"] == model]
+
+    scores = {label: (of(usual), of(opened)) for label, (usual, opened) in LABELS.items()}
+    return of_seeds({label: found for label, found in scores.items() if any(found)})
+
+
 if __name__ == "__main__":
-    run_plan(__doc__, {"tmaze-200": tmaze_200}, first=FIRST_SEED, seeds=20)
+    folder = run_plan(__doc__, {"tmaze-200": tmaze_200}, first=FIRST_SEED, seeds=20).path
+    save(seeds(read_results(folder)), folder / "seeds.png")
