@@ -1,19 +1,26 @@
 """What no policy reads: that of a run and that of its export say the same of it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from exports import encoding_agent
+from exports import encoding_agent, model_of
 from gymnasium import spaces
 
 import clew
 from clew.agents.encoders import EncoderConfig
 from clew.deploy import runner
 from clew.deploy.export import export_agent
+from clew.deploy.policy import PolicyStep, trained_wrappers
+from clew.envs.base import Environment, Transition
 from clew.errors import UserError
+from clew.interact.compiled_task import CompiledTask
+from clew.interact.policy import Policy
+from clew.interact.task import PlayConfig
 from memory_samples import quick_compilation
 from small_run import Watch
 
@@ -133,3 +140,44 @@ def test_an_export_of_before(tmp_path: Path) -> None:
     assert policy(3) in range(3)
     with pytest.raises(runner.PolicyError, match=r"observation is 2\.5, expected a value of int32"):
         policy(2.5)
+
+
+class Shelves(Environment):
+    """A task in JAX that shows places on four shelves, none of which are counted from 0."""
+
+    space = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 2], [3, 4]])
+    observation_size = 4
+    num_actions = 3
+    metric_names = ()
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        return self.space
+
+    def reset(self, key: Any) -> Any:
+        return jnp.zeros((), jnp.int32), jnp.asarray(self.space.start, jnp.int32)
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        places = jnp.asarray(self.space.start + (state + 1) % self.space.nvec, jnp.int32)
+        no = jnp.zeros((), jnp.bool_)
+        return state + 1, Transition(places, jnp.zeros(()), state == 4, no, {})
+
+
+def test_categories_of_a_task_in_jax_are_read_as_training_read_them() -> None:
+    """Wherever they begin: an agent of such a task sees them as the task shows them."""
+    task = CompiledTask("shelves", Shelves())
+    agent, adapter = encoding_agent(task.observation_space, EncoderConfig()), task.adapter()
+    policy, step = Policy(agent, wrappers=trained_wrappers(adapter)), PolicyStep(agent, adapter)
+    recording, model = next(task.recordings(agent, PlayConfig())), model_of(step)
+    state, start = model.init_state(1), True
+    for places, action in zip(recording.observations, recording.actions, strict=True):
+        outputs, state = model.step(
+            state, {"observation": places[None], "start": np.array([start])}
+        )
+        assert policy(places, start=start) == outputs["action"][0] == action
+        start = False
+    assert np.ptp(recording.values) > 0  # it saw them
+    with pytest.raises(
+        UserError, match=re.escape("is 0 at [0, 0], expected a whole number from 1")
+    ):
+        policy(np.zeros((2, 2), int))

@@ -20,7 +20,6 @@ from clew.bridges.gymnasium.spaces import (
     Leaf,
     adapt_observation,
     category_counts,
-    is_categorical,
 )
 from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy import pairs
@@ -294,10 +293,10 @@ def _observation_entry(leaf: Leaf) -> dict[str, Any]:
         "dtype": leaf.dtype.name,
         "space": str(leaf.space),
     }
-    if not is_categorical(leaf.space):
+    if not isinstance(leaf.space, spaces.Discrete | spaces.MultiDiscrete):
         return entry
     counts = category_counts(leaf.space).astype(np.int64)
-    first = np.zeros_like(counts) + (0 if leaf.offset is None else leaf.offset)
+    first = np.zeros_like(counts) + leaf.space.start + (0 if leaf.offset is None else leaf.offset)
     ends = [end.reshape(leaf.raw_shape).tolist() for end in (first, first + counts - 1)]
     return entry | {"categories": ends}
 

@@ -184,7 +184,7 @@ class CompiledTask(Task):
         wrappers, env = self.wrappers, self.environment
         if env.masks_actions:  # beside its observation, like Gymnasium's
             wrappers = replace(wrappers, action_mask=INFO)
-        observations = adapt_observation(env.observation_space, self.name)
+        observations = adapt_observation(env.observation_space, self.name, from_0=False)
         return PolicyAdapter(
             observations, None, self.action_space, self.action_space, wrappers, statistics or {}
         )

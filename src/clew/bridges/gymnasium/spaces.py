@@ -30,7 +30,7 @@ class Leaf:
     path: tuple[str | int, ...]
     """Keys of the Dicts and places of the Tuples on the way to it."""
     space: spaces.Space
-    """What the agent sees: a Box (uint8 or float32), a Discrete or a MultiDiscrete from 0."""
+    """What the agent sees: a Box (uint8 or float32), a Discrete or a MultiDiscrete."""
     offset: Array | None
     """Taken away from every value: where the environment's own numbers begin, if not at 0."""
     raw_shape: tuple[int, ...]
@@ -279,7 +279,9 @@ def is_text(space: spaces.Space) -> bool:
     return space.dtype is not None and np.dtype(space.dtype).kind in "SU"
 
 
-def adapt_observation(space: spaces.Space, name: str = "the environment") -> ObservationAdapter:
+def adapt_observation(
+    space: spaces.Space, name: str = "the environment", *, from_0: bool = True
+) -> ObservationAdapter:
     """How observations of a space reach the agent.
 
     | space | agent sees |
@@ -291,6 +293,12 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
     | Dict, Tuple | one flat dict: names (for a Tuple places) joined by dots |
     | Text, or any space of strings (MiniGrid's mission), within a Dict or Tuple | nothing |
 
+    Args:
+        space: of an environment's observations.
+        name: of the environment.
+        from_0: False leaves Discrete and MultiDiscrete as they are, as agents of tasks in JAX see
+            them.
+
     Raises:
         UserError: any other space, naming it and its place.
     """
@@ -299,7 +307,8 @@ def adapt_observation(space: spaces.Space, name: str = "the environment") -> Obs
         if path and is_text(entry):
             unread.append(_dotted(path))
         else:
-            seen, offset = _seen(entry, path, name)
+            as_it_is = is_categorical(entry) and not from_0
+            seen, offset = (entry, None) if as_it_is else _seen(entry, path, name)
             leaves.append(Leaf(_dotted(path), path, seen, offset, tuple(entry.shape or ())))
     if not leaves:
         raise UserError(f"{name} observes nothing that can be used; supported are {OBSERVATIONS}")
