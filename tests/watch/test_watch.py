@@ -1,5 +1,6 @@
 """Watching: what is recorded is what was played, and every step is a frame."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from clew.agents.network import NetworkConfig
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.inspect import gradient_influence, occlusion_influence
 from clew.interact.task import PlayConfig
@@ -90,6 +92,22 @@ def test_long_episodes_are_cut_and_truncated_ones_named() -> None:
     assert "truncated" in found
     with pytest.raises(UserError, match="episodes must be an integer of at least 1, got 0"):
         played(0)
+
+
+@pytest.mark.parametrize("previous", [False, True])
+def test_the_tasks_own_rewards_are_shown(previous: bool, recordings: list[Recording]) -> None:
+    """Where the agent learned from others: scaled and clipped ones."""
+    assert recordings[0].own_rewards is None
+    wrappers = WrapperConfig(reward_scale=0.5, reward_clip=0.2, previous=previous)
+    config = dataclasses.replace(CONFIG, wrappers=wrappers)
+    task = make_task(config)
+    agent = build_agent(config, task, jax.random.key(3))
+    whole, cut = task.recordings(agent, PlayConfig(2, False)), PlayConfig(2, False, max_steps=3)
+    for recording, shorter in zip(whole, task.recordings(agent, cut), strict=True):
+        learned = np.clip(0.5 * recording.earned, -0.2, 0.2)
+        np.testing.assert_allclose(recording.rewards, learned, atol=1e-6)
+        assert recording.earned.sum() == pytest.approx(recording.metrics["return"], abs=1e-6)
+        np.testing.assert_allclose(shorter.earned, recording.earned[: shorter.length], atol=1e-6)
 
 
 def test_greedy_takes_the_most_probable_action() -> None:

@@ -540,6 +540,20 @@ class ScaledReward(Wrapper):
         return state.env
 
 
+def earned_so_far(env: Environment, state: Any) -> Any:
+    """The sum of a task's own rewards before a step; None where agents learn from just these.
+
+    Args:
+        env: the task with its wrappers.
+        state: theirs before the step.
+    """
+    while isinstance(env, Wrapper):
+        if isinstance(env, ScaledReward):
+            return state.total
+        env, state = env.env, env.task_state(state)
+    return None
+
+
 class PreviousStep(Wrapper):
     """Shows the agent its previous action, reward and more; `previous` of `WrapperConfig`.
 

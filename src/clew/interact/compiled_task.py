@@ -23,7 +23,7 @@ from clew.envs.programs import without_key
 from clew.envs.spaces import NOTHING_ALLOWED, split_mask
 from clew.envs.stream import AutoReset
 from clew.envs.trials import Trials
-from clew.envs.wrappers import INFO, WrapperConfig, wrap
+from clew.envs.wrappers import INFO, WrapperConfig, earned_so_far, wrap
 from clew.errors import UserError
 from clew.interact.acting import ActorState, Choice, act_and_step
 from clew.interact.episodes import (
@@ -178,7 +178,16 @@ class CompiledTask(Task):
                 pictures=pictures if pictures[0] is not None else None,
                 texts=texts if texts[0] is not None else None,
                 action_names=env.action_names,
+                own_rewards=self._own_rewards(played),
             )
+
+    def _own_rewards(self, played: Played) -> np.ndarray | None:
+        """The task's rewards; the last one of an episode that was cut as if nothing clipped it."""
+        earned = earned_so_far(self.stream.env, played.steps["state"])
+        if earned is None:
+            return None
+        last = earned[-1] + played.steps["reward"][-1] / self.wrappers.reward_scale
+        return np.diff(earned, append=played.metrics.get("return", last))
 
     def adapter(self, statistics: Any = None) -> PolicyAdapter:
         wrappers, env = self.wrappers, self.environment
