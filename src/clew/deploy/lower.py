@@ -194,6 +194,7 @@ def lower(function: Callable, arguments: Any, values: Any, builder: GraphBuilder
 
 
 TYPES = (*runner.TYPES.values(), *pairs.TYPES)
+HALF = ("bfloat16", "float16")
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:
@@ -201,9 +202,11 @@ def _struct(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def _require_type(aval: Any, what: str) -> None:
-    if getattr(aval.dtype, "name", str(aval.dtype)) not in TYPES:  # foreign: a random key's type
+    name = getattr(aval.dtype, "name", str(aval.dtype))  # foreign: a random key's type
+    if name not in TYPES:
+        hint = "; encoders give float32 with network.precision=float32" if name in HALF else ""
         raise UserError(
-            f"cannot export: {what} gives {aval.dtype}; exports support {', '.join(TYPES)}"
+            f"cannot export: {what} gives {name}; exports support {', '.join(TYPES)}{hint}"
         )
 
 
