@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
-from clew.agents.network import NetworkConfig
+from clew.agents.network import NetworkConfig, make_agent
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.inspect import gradient_influence, occlusion_influence
@@ -155,6 +156,24 @@ def made_up(time: int = 30, choices: int = 3, **changes: Any) -> Recording:
         probabilities=chances,
     )
     return made._replace(**changes)
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 3, (2, 2), np.uint8), spaces.Discrete(4)])
+def test_pictures_and_choices_are_explained_by_gradients(space: spaces.Space) -> None:
+    """Bytes are numbers on any axes; choices have no derivative."""
+    agent = make_agent(
+        "gru",
+        {"hidden_size": 4},
+        observation_space=space,
+        action_space=spaces.Discrete(3),
+        network=NetworkConfig(head_size=4),
+        key=jax.random.key(3),
+    )
+    space.seed(0)
+    seen = np.stack([np.asarray(space.sample()) for _ in range(5)])
+    found = influences(agent, "gradient")(made_up(5, observations=seen), np.arange(5))
+    assert np.all(np.isfinite(found))
+    assert np.any(found) == isinstance(space, spaces.Box)
 
 
 def test_every_step_is_a_frame(recordings: list[Recording]) -> None:

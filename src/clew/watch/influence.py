@@ -14,7 +14,7 @@ from clew.agents.network import Agent
 from clew.errors import require_choice
 from clew.inspect import lengths
 from clew.inspect.influence import gradient_influence, occlusion_influence
-from clew.interact.episodes import Recording
+from clew.interact.episodes import Recording, reads_one_axis
 
 WAYS = ("occlusion", "gradient")
 Way = Literal["occlusion", "gradient"]
@@ -75,6 +75,8 @@ def _influence(static: Agent, way: str, arrays: Any, observations: Any, at: Any)
     actions = jnp.zeros((len(observations), *kept.action_shape), kept.action_dtype)
     starts = jnp.arange(len(observations)) == 0
     if way == "gradient":
-        return gradient_influence(agent, observations, starts, actions, at).policy
+        agent = reads_one_axis(agent, observations[0])
+        numbers = observations.reshape(len(observations), -1).astype(jnp.float32)
+        return gradient_influence(agent, numbers, starts, actions, at).policy
     nothing = jnp.zeros_like(observations[0])
     return occlusion_influence(agent, observations, starts, actions, at, nothing).policy
