@@ -170,10 +170,17 @@ def test_what_is_left_is_the_product_of_what_is_kept() -> None:
             assert found[t, s] == pytest.approx(expected, abs=1e-6)
 
 
-def test_stopped_gradients_do_not_hide_the_past() -> None:
+HEAD = {"num_heads": 1, "head_size": 4, "window": 4, "gradient": "current"}
+STOPPED = {
+    "gtrxl": HEAD | {"hidden_size": 8, "num_layers": 1},
+    "hybrid": {"hidden_size": 8, "layers": ["attention"], "layer_options": {"attention": HEAD}},
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_stopped_gradients_do_not_hide_the_past(name: str) -> None:
     """Where learning stopped gradients into the past, inspecting lets them through."""
-    options = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 4}
-    config = TrainConfig(memory="gtrxl", memory_options=options | {"gradient": "current"})
+    config = TrainConfig(memory=name, memory_options=STOPPED[name])
     task = make_task(config)
     agent = build_agent(config, task, KEY)
     whole = with_whole_gradient(agent, config, task)

@@ -1,7 +1,9 @@
 """Inspecting a run's folder."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -74,12 +76,20 @@ def with_whole_gradient(agent: Agent, config: TrainConfig, task: Task) -> Agent:
     `gradient="current"` changes no value, but would make the past look without influence.
     """
     known = config.identity()["memory"] in MEMORIES
-    if not known or config.memory_options.get("gradient") != "current":
+    options = _with_whole_gradient(config.memory_options)
+    if not known or options == config.memory_options:
         return agent
-    whole = replace(config, memory_options=config.memory_options | {"gradient": "full"})
+    whole = replace(config, memory_options=options)
     shapes, static = agent_parts(whole, task)
     leaves = jax.tree.leaves(eqx.filter(agent, eqx.is_array))
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), static)
+
+
+def _with_whole_gradient(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a memory, those of a hybrid's layers too."""
+    whole = {"gradient": "full"} if options.get("gradient") == "current" else {}
+    inner = {n: _with_whole_gradient(o) for n, o in options.items() if isinstance(o, Mapping)}
+    return {**options, **inner, **whole}
 
 
 def describe_task(config: TrainConfig) -> str:
