@@ -22,6 +22,7 @@ from clew.interact.task import HostConfig
 from clew.run import checkpoint, train
 from clew.run.build import make_parts
 from clew.run.config import TrainConfig, config_from_json
+from clew.run.evaluate import interval
 from clew.run.progress import Lines
 from clew.run.runner import TrainingDiverged
 from clew.run.updates import init_run
@@ -207,6 +208,13 @@ def test_greedy_and_sampled_evaluation(learned):
     assert sampled.success is not None and 0.9 < sampled.success.mean <= 1.0
     with pytest.raises(UserError, match="did not end within 2 steps"):
         clew.evaluate(result.path, episodes=1, max_steps=2)
+
+
+def test_lengths_are_no_rates() -> None:
+    """Of episodes of one step, where successes have Wilson's interval."""
+    ones = [np.ones(5)]
+    assert interval("length", ones)[:] == (1.0, 1.0, 1.0)
+    assert interval("success", ones).low == pytest.approx(0.566, abs=1e-3)
 
 
 def test_a_loaded_policy_solves_the_gymnasium_form(learned):

@@ -281,7 +281,7 @@ def _score(loaded: Loaded, episodes: int, seed: int, seed_index: int) -> dict[st
     params, static = eqx.partition(loaded.agent, eqx.is_array)
     play_all = loaded.task.evaluator(static, greedy=True, max_steps=MAX_STEPS)
     found = play_all(params, loaded.statistics, episodes, (seed, seed_index))
-    scores = {name: interval([values])._asdict() for name, values in found.items()}
+    scores = {name: interval(name, [values])._asdict() for name, values in found.items()}
     return {"episodes": episodes, "actions": "greedy", "metrics": scores}
 
 

@@ -29,7 +29,8 @@ class EvalResult(NamedTuple):
     """The mean over episodes of every metric, for each seed."""
     pooled: dict[str, Interval]
     """Mean and 95% interval of every metric: over the seeds by bootstrap if there are several,
-    else over the episodes, by Wilson for those that are 0 or 1 and by bootstrap for others."""
+    else over the episodes, by Wilson for those that are 0 or 1 and by bootstrap for others, and
+    for lengths, which are counts even where all are 1."""
 
     @property
     def success(self) -> Interval | None:
@@ -101,15 +102,15 @@ def evaluate(
         greedy=greedy,
         steps=max(run.updates) * config.steps_per_update,
         per_seed={n: [float(seed[n].mean()) for seed in found] for n in names},
-        pooled={n: interval([seed[n] for seed in found]) for n in names},
+        pooled={n: interval(n, [seed[n] for seed in found]) for n in names},
     )
 
 
-def interval(values: list[np.ndarray]) -> Interval:
+def interval(name: str, values: list[np.ndarray]) -> Interval:
     """Mean and 95% interval of a metric of episodes, one array for each seed; see `EvalResult`."""
     if len(values) > 1:
         return bootstrap_interval([float(v.mean()) for v in values])
     episodes = values[0]
-    if np.isin(episodes, (0.0, 1.0)).all():
+    if name != "length" and np.isin(episodes, (0.0, 1.0)).all():
         return wilson_interval(int(episodes.sum()), episodes.size)
     return bootstrap_interval(episodes, method="percentile", resamples=2000)
