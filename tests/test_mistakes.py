@@ -576,7 +576,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "make a task with an option": (lambda: clew.make_env("tmaze", length=3), "unknown option"),
     "make no task": (lambda: clew.make_env(None), "name"),
     # Statistics.
-    "an interval of nothing": (lambda: stats.bootstrap_interval([]), "at least"),
+    "an interval of nothing": (lambda: stats.bootstrap_interval([]), "one number or more"),
     "an interval of NaN": (lambda: stats.bootstrap_interval([1.0, float("nan")]), "nan"),
     "more successes than trials": (lambda: stats.wilson_interval(3, 2), "successes"),
     "more seeds solve it than there are": (lambda: stats.fisher_test(1, 2, 6, 5), "successes"),

@@ -146,6 +146,8 @@ def test_the_interval_covers_the_true_mean() -> None:
         (lambda: median_of_tasks(np.zeros((0, 3))), "not empty"),
         (lambda: mean_of_tasks([[1.0, math.nan]]), r"got nan at \[0, 1\]"),
         (lambda: optimality_gap(np.zeros((2, 2)), math.nan), "target"),
+        (lambda: mean_of_tasks(np.ma.masked_less([[1.0, -99.0]], 0.0)), "no masked numbers"),
+        (lambda: stratified_interval(np.eye(2), seed=-1), "seed .* at least 0, got -1"),
         (lambda: stratified_interval([1.0, 2.0]), r"scores\[:, None\]"),
         (lambda: stratified_interval([[1.0, 2.0]]), "at least 2 seeds"),
         (lambda: stratified_interval(np.zeros((3, 0))), "one task"),

@@ -227,7 +227,7 @@ def test_holm_keeps_false_calls_rare() -> None:
         (lambda: paired_test([1.0, 2.0], [1.0, 2.0, 3.0]), "got 2 and 3"),
         (lambda: paired_test([1.0], [2.0]), "at least 2"),
         (lambda: paired_test([1.0, 1.0], [1.0, 1.0], math.nan), "confidence"),
-        (lambda: holm([]), "p_values"),
+        (lambda: holm([]), "p_values must be a list with one number or more, got"),
         (lambda: holm([0.5, 1.5]), "between 0 and 1, got 1.5"),
         (lambda: holm([0.5, -0.5]), "got -0.5"),
         (lambda: holm([0.5, math.nan]), "finite"),

@@ -3,12 +3,19 @@
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 from clew.errors import UserError
-from clew.stats import detectable_difference, seeds_needed, welch_power
+from clew.stats import (
+    Spread,
+    detectable_difference,
+    seeds_needed,
+    welch_from_spreads,
+    welch_power,
+)
 from clew.stats.comparisons import critical_value
 from clew.stats.power import rejection_rate
 
@@ -122,3 +129,14 @@ def test_the_detectable_difference_has_the_power(count: int, deviations: Any) ->
 def test_seeds_that_agree_do_not_say_what_would_be_seen() -> None:
     with pytest.raises(UserError, match="deviation must be above 0"):
         detectable_difference(3, 0.0)
+
+
+def test_deviations_of_jax_are_taken_in_double_precision() -> None:
+    difference, deviation = jnp.float32(0.2), jnp.float32(0.3)
+    exact = float(difference), float(deviation)
+    assert seeds_needed(difference, deviation) == seeds_needed(*exact)  # not 751,226 seeds
+    found = detectable_difference(10, deviation, jnp.float32(0.1))
+    assert found == detectable_difference(10, exact[1], float(jnp.float32(0.1)))
+    spreads = [Spread(jnp.float32(mean), deviation, 3) for mean in (0.5, 0.7)]
+    theirs = [Spread(float(s.mean), exact[1], 3) for s in spreads]
+    assert welch_from_spreads(*spreads) == welch_from_spreads(*theirs)

@@ -35,22 +35,20 @@ def require_inside(name: str, value: float) -> float:
 
 
 def require_samples(name: str, values: Any, minimum: int = 2) -> Float[np.ndarray, " seeds"]:
-    """One finite number for each seed, as float64.
+    """Finite numbers, one for each seed, as float64.
 
     Args:
         name: what the values are called in the message.
         values: as the user gave them.
-        minimum: number of seeds; 2 where a spread is needed, which one seed does not have.
+        minimum: of numbers; 2 where a spread is needed, which one seed does not have.
 
     Raises:
         UserError: for another shape, for too few values, or for one that is not finite.
     """
     data = _numbers(name, values)
     if data.ndim != 1 or data.size < minimum:
-        raise UserError(
-            f"{name} must be a list with one number for each of at least {minimum} seeds, "
-            f"got shape {data.shape}"
-        )
+        each = f" for each of at least {minimum} seeds" if minimum > 1 else " or more"
+        raise UserError(f"{name} must be a list with one number{each}, got shape {data.shape}")
     return _finite(name, data)
 
 
@@ -88,7 +86,17 @@ def require_tables(name: str, scores: Any) -> Float[np.ndarray, "*batch seeds ta
     return _finite(name, data)
 
 
+def generator(seed: int) -> np.random.Generator:
+    """The random numbers of a resampling; raises `UserError` for a seed that there is not."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"seed must be an integer of at least 0, got {seed!r}") from error
+
+
 def _numbers(name: str, values: Any) -> np.ndarray:
+    if np.ma.is_masked(values):
+        raise UserError(f"{name} must have no masked numbers, which would count as scores")
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -95,6 +95,8 @@ def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Compar
         require_rate(f"{name}.deviation", float(spread.deviation))
         if not math.isfinite(spread.mean):
             raise UserError(f"{name}.mean must be a finite number, got {spread.mean!r}")
+    # In double precision: whoever computes with JAX has single, too little for these sums.
+    x, y = (Spread(float(s.mean), float(s.deviation), s.seeds) for s in (x, y))
     difference = x.mean - y.mean
     if x.deviation == 0 and y.deviation == 0:
         arrangements = math.comb(x.seeds + y.seeds, x.seeds)

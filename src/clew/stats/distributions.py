@@ -10,6 +10,7 @@ from clew.errors import UserError, require_at_least
 from clew.stats.checks import (
     Samples,
     Scores,
+    generator,
     require_confidence,
     require_samples,
     require_scores,
@@ -74,7 +75,7 @@ def probability_of_improvement(
         )
     difference = first[:, :, None] - second[:, None, :]
     wins = (np.sign(difference) + 1) / 2  # [tasks, seeds of x, seeds of y]
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     found = []
     for count in blocks(resamples, first.size + second.size):
         of_x = resampled_counts(first.shape[1], len(first), count, rng)
@@ -120,7 +121,7 @@ def performance_profile(
     tail = (1 - require_confidence(confidence)) / 2
     above = (data.T[:, :, None] > at).astype(np.float64)  # [tasks, seeds, thresholds]
     runs = above.reshape(data.size, at.size)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     seeds, tasks = data.shape
     found = [
         resampled_counts(seeds, tasks, count, rng).reshape(count, -1) @ runs / data.size

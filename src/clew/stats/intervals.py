@@ -16,6 +16,7 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.stats.aggregates import Aggregates, Tables, interquartile_mean
 from clew.stats.checks import (
     Scores,
+    generator,
     require_confidence,
     require_samples,
     require_scores,
@@ -107,7 +108,7 @@ def bootstrap_interval(
     require_choice("method", method, ("bca", "percentile"))
     require_at_least("resamples", resamples, 1)
     require_confidence(confidence)
-    data = require_samples("values", values, minimum=1)
+    data, rng = require_samples("values", values, minimum=1), generator(seed)
     mean = float(data.mean())
     if data.size == 1:
         return Interval(mean, math.nan, math.nan)
@@ -124,7 +125,7 @@ def bootstrap_interval(
             n_resamples=resamples,
             confidence_level=confidence,
             method="BCa" if method == "bca" else "percentile",
-            rng=np.random.default_rng(seed),
+            rng=rng,
         )
     low, high = found.confidence_interval
     if math.isnan(low):
@@ -170,7 +171,7 @@ def stratified_interval(
     data = require_scores("scores", scores)
     require_at_least("resamples", resamples, 1)
     tail = (1 - require_confidence(confidence)) / 2
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     found = [
         _aggregated(aggregate, resampled_scores(data, count, rng))
         for count in blocks(resamples, data.size)

@@ -60,12 +60,12 @@ def welch_power(
         Cohen (1988), "Statistical power analysis for the behavioral sciences", chapter 2.
     """
     require_at_least("count", count, 2)
-    other = _checked_other(difference, deviation, other_deviation)
+    deviations = _checked_deviations(difference, deviation, other_deviation)
     require_inside("alpha", alpha)
-    largest = max(deviation, other)
-    first, second = (deviation / largest) ** 2, (other / largest) ** 2
+    largest = max(deviations)
+    first, second = ((each / largest) ** 2 for each in deviations)
     degrees = (count - 1) * (first + second) ** 2 / (first**2 + second**2)
-    shift = abs(difference) / largest / math.sqrt((first + second) / count)
+    shift = abs(float(difference)) / largest / math.sqrt((first + second) / count)
     return rejection_rate(critical_value(alpha, degrees), degrees, shift)
 
 
@@ -131,7 +131,7 @@ def detectable_difference(
         The difference in the unit of the data, to a millionth of the larger deviation.
     """
     require_inside("power", power)
-    unit = max(deviation, deviation if other_deviation is None else other_deviation)
+    unit = float(max(deviation, deviation if other_deviation is None else other_deviation))
 
     def reached(difference: float) -> float:
         return welch_power(count, difference, deviation, other_deviation, alpha=alpha)
@@ -185,8 +185,10 @@ def _nodes() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(NODES)
 
 
-def _checked_other(difference: float, deviation: float, other: float | None) -> float:
-    """The deviation of the second group, once all three numbers are possible."""
+def _checked_deviations(
+    difference: float, deviation: float, other: float | None
+) -> tuple[float, float]:
+    """The deviations of both groups in double precision, once all three numbers are possible."""
     require_rate("the difference's size", float(abs(difference)), positive=True)
     require_rate("deviation", float(deviation))
     chosen = deviation if other is None else other
@@ -196,4 +198,4 @@ def _checked_other(difference: float, deviation: float, other: float | None) -> 
             "deviation must be above 0 in one of the groups, got 0 in both: seeds that all agree "
             "do not tell how many are needed"
         )
-    return chosen
+    return float(deviation), float(chosen)
