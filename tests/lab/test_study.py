@@ -10,6 +10,7 @@ import pytest
 from clew.errors import UserError
 from clew.lab.costs import parameters
 from clew.lab.grid import Cell, Evaluation, Expected, Pack, Setting, check_study, make_packs
+from clew.lab.grid.jobs import make_job
 from clew.lab.grid.results import write_study
 from clew.lab.studies.makkink import grid as makkink
 from clew.memory import MEMORIES, options_of
@@ -104,6 +105,11 @@ MISTAKES = {
     r"models\['gru'\] must be of type TrainConfig, got 'gru'": {"models": {"gru": "gru"}},
     r"settings\['a'\] must be of type Setting, got 'tmaze'": {"settings": {"a": "tmaze"}},
     "settings must be a dict by name, got 'tmaze'": {"settings": "tmaze"},
+    "name of a study must be one for a folder, got ''": {"name": ""},
+    "name must be of type str, got 3": {"name": 3},
+    "settings must have text as names, got 5": {"settings": {5: SETTING}},
+    r"memories\['own'\] must be of type str, got <class": {"memories": {"own": Cue}},
+    r"tasks\['own'\] must be of type str, got <class": {"tasks": {"own": Cue}},
     "evaluation must be of type Evaluation, got {'episodes': 5}": {"evaluation": {"episodes": 5}},
     "unknown model in expected 'gruu'; did": {"expected": {("gruu", "length-1"): Expected(1, 0)}},
     r"expected must be by \(model, setting\), got 'gru'": {"expected": {"gru": Expected(1, 0)}},
@@ -139,6 +145,27 @@ def test_impossible_studies_are_refused(told: str) -> None:
 def test_an_impossible_evaluation_is_refused_before_anything_runs(named: str, value) -> None:
     with pytest.raises(UserError, match=f"evaluation.{named} must be .* got {value!r}"):
         Evaluation(**{named: value})
+
+
+def test_a_resumable_study_needs_a_folder_for_each_run() -> None:
+    """A slash made every run fail, after all had been begun."""
+    study = small_study(resumable=True, episodes=None, steps=200, evaluation=Evaluation())
+    study = study.only(["gru"], ["length-1"])
+    with pytest.raises(UserError, match="must have no slashes, got 'gru' on 'a/b'"):
+        check_study(replace(study, settings={"a/b": SETTING}))
+    config = study.models["gru"]
+    twice = replace(study, models={"a": config, "a-b": config}, settings={"b-c": SETTING})
+    check_study(twice)
+    with pytest.raises(UserError, match="'a' on 'b-c' and 'a-b' on 'c' would share 'a-b-c-seed"):
+        check_study(replace(twice, settings={"b-c": SETTING, "c": SETTING}))
+
+
+def test_checkpoints_of_a_model_with_a_slash_are_in_the_studys_folder(tmp_path: Path) -> None:
+    config = small_study().models["gru"]
+    study = small_study(models={"../../gru": config, "lstm": config}, expected={})
+    for pack in make_packs(study, set()):
+        job = make_job(study, pack, tmp_path)
+        assert Path(job["folder"]).parent == tmp_path / "packs"
 
 
 def test_a_stream_that_there_is_not_is_refused_before_anything_runs() -> None:

@@ -122,7 +122,7 @@ def _pack_folder(study: Study, pack: Pack, path: Path) -> Path:
     digests = [study.digest(pack.model, setting) for setting in pack.settings]
     identity = json.dumps([digests, list(pack.seeds)])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return path.resolve() / PACKS / f"{pack.model}-{digest}"
+    return path.resolve() / PACKS / f"{folder.slug(pack.model)}-{digest}"
 
 
 def _cell_job(study: Study, cell: Cell, path: Path) -> Job:

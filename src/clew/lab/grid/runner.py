@@ -11,12 +11,12 @@ from typing import NamedTuple
 from clew.errors import UserError, require_choice
 from clew.files import make_folder
 from clew.lab.grid import results
-from clew.lab.grid.jobs import PACKS, checkpoints_of, make_job
+from clew.lab.grid.jobs import PACKS, checkpoints_of, make_job, run_name
 from clew.lab.grid.measure import require_fixed_stream
 from clew.lab.grid.packs import Pack, make_packs, pack_cost, pack_steps, split
 from clew.lab.grid.progress import Standing, StudyLines, StudyProgress
 from clew.lab.grid.sources import changed_code
-from clew.lab.grid.study import Study, registered
+from clew.lab.grid.study import Cell, Study, registered
 from clew.lab.grid.worker import ACTIVE
 from clew.lab.grid.workers import Event, LocalWorkers, Workers
 from clew.run.build import make_parts, make_task
@@ -148,6 +148,7 @@ def check_study(study: Study) -> None:
     Raises:
         UserError: naming model or setting, and what is wrong with it.
     """
+    _require_folders(study)
     first, seeds = next(iter(study.settings)), study.seeds[: 1 if study.resumable else None]
     with registered(study.memories, study.tasks):
         for model in study.models:
@@ -167,6 +168,24 @@ def check_study(study: Study) -> None:
                     require_fixed_stream(task)
             except UserError as error:
                 raise UserError(f"{setting}: {error}") from error
+
+
+def _require_folders(study: Study) -> None:
+    """Refuses a resumable study two of whose runs would have one folder, or one of them none."""
+    cells: dict[str, Cell] = {}
+    for cell in study.cells() if study.resumable else []:
+        name = run_name(cell)
+        if cells.setdefault(name, cell) != cell:
+            raise UserError(
+                f"in a resumable study each run has a folder, but {cells[name].model!r} on "
+                f"{cells[name].setting!r} and {cell.model!r} on {cell.setting!r} would share "
+                f"{name!r}: rename one of them"
+            )
+        if {*name} & {*"/\\\0"}:
+            raise UserError(
+                f"in a resumable study each run has a folder: names of models and settings must "
+                f"have no slashes, got {cell.model!r} on {cell.setting!r}"
+            )
 
 
 def _open(study: Study, path: Path, file: RowFile) -> _Session:

@@ -191,13 +191,19 @@ class Study:
 
     def _check_kinds(self) -> None:
         """Refuses fields of another type, before anything is read from them."""
-        for name in ("models", "settings", "expected", "memories", "tasks", "weights"):
+        _require_kind("name", self.name, str)
+        if not self.name.strip("./ "):
+            raise UserError(f"name of a study must be one for a folder, got {self.name!r}")
+        for name in ("models", "settings", "memories", "tasks", "weights"):
             _require_names(name, getattr(self, name))
+        _require_kind("expected", self.expected, Mapping)
         _require_kind("evaluation", self.evaluation, Evaluation)
         for group, kind in (
             ("models", TrainConfig),
             ("settings", Setting),
             ("expected", Expected),
+            ("memories", str),
+            ("tasks", str),
         ):
             for name, value in getattr(self, group).items():
                 _require_kind(f"{group}[{name!r}]", value, kind)
@@ -337,6 +343,9 @@ def _require_kind(name: str, value: object, kind: type) -> None:
 def _require_names(name: str, value: object) -> None:
     if not isinstance(value, Mapping):
         raise UserError(f"{name} must be a dict by name, got {one_line(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise UserError(f"{name} must have text as names, got {one_line(key)}")
 
 
 @contextlib.contextmanager
