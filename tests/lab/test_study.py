@@ -168,6 +168,16 @@ def test_checkpoints_of_a_model_with_a_slash_are_in_the_studys_folder(tmp_path: 
         assert Path(job["folder"]).parent == tmp_path / "packs"
 
 
+def test_packs_of_the_same_settings_under_two_names_have_two_folders(tmp_path: Path) -> None:
+    """Side by side, the first to end removed the other's checkpoints."""
+    config = small_study().models["gru"]
+    study = small_study(
+        models={"a b": config, "a-b": config}, settings={"x": SETTING, "y": SETTING}
+    )
+    packs = make_packs(study, set())
+    assert len({make_job(study, pack, tmp_path)["folder"] for pack in packs}) == len(packs) == 4
+
+
 def test_a_stream_that_there_is_not_is_refused_before_anything_runs() -> None:
     study = small_study().only(["gru"], ["length-1"])
     fresh = replace(SETTING, options={"memory_length": 1})

@@ -123,6 +123,19 @@ def test_a_study_of_a_collection_has_two_names() -> None:
     assert {requested(line).name for line in lines} == {"pramanik/tmaze-published"}
 
 
+def test_an_added_memory_may_be_named_among_the_models(own_module: Path) -> None:
+    for models, kept in (("mine", ["mine"]), ("mine,none", ["none", "mine"])):
+        study = requested(f"makkink --models {models} --add-memory mine=mine:Mine")
+        assert list(study.models) == kept
+    study = requested("makkink --models none --add-memory mine=mine:Mine")
+    assert list(study.models) == ["none", "mine"]
+
+
+def test_a_file_is_found_wherever_it_stands() -> None:
+    file = str(Path(__file__).parents[2] / "examples" / "own_study.py")
+    assert requested(f"--seeds 2 --list {file}").seeds == (0, 1)
+
+
 def test_options_make_the_study() -> None:
     study = requested("makkink --part size --models 'lstm, none' --seeds 5 --episodes 9")
     assert list(study.models) == ["lstm", "none"]

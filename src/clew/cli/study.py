@@ -111,8 +111,9 @@ def _find_name(args: list[str]) -> tuple[str, list[str]]:
     if args and is_own(args[0]):
         return args[0], args[1:]
     values = {i + 1 for i, word in enumerate(args) if word == "--part"}
-    named = (i for i, word in enumerate(args) if word in known and i not in values)
-    place = next(named, 0)
+    free = [i for i in range(len(args)) if i not in values]
+    named = [i for i in free if args[i] in known] or [i for i in free if args[i].endswith(".py")]
+    place = named[0] if named else 0
     if not args or args[place].startswith("-"):
         return "", args
     return args[place], args[:place] + args[place + 1 :]

@@ -120,7 +120,7 @@ def checkpoints_of(study: Study, pack: Pack, path: Path) -> list[Path]:
 def _pack_folder(study: Study, pack: Pack, path: Path) -> Path:
     """Where the checkpoints of a pack go: the same for the same pack of a study, resumed."""
     digests = [study.digest(pack.model, setting) for setting in pack.settings]
-    identity = json.dumps([digests, list(pack.seeds)])
+    identity = json.dumps([pack.model, list(pack.settings), digests, list(pack.seeds)])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return path.resolve() / PACKS / f"{folder.slug(pack.model)}-{digest}"
 

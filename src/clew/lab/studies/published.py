@@ -63,7 +63,11 @@ class GridOptions:
             UserError: for an unknown model or setting, with the nearest names, or two budgets.
         """
         agent = next(iter(whole.models.values()))
-        study = whole.only(names(self.models), names(self.settings))
+        study = whole
+        for words in _memory_words(self.add_memory):
+            study = _with_memory(study, words, agent, sizes or {})
+        models, added = names(self.models), [n for n in study.models if n not in whole.models]
+        study = study.only(models and [*models, *added], names(self.settings))
         if self.seeds:
             study = replace(study, seeds=first_seeds(study.seeds, self.seeds))
         if self.steps and self.episodes:
@@ -75,8 +79,6 @@ class GridOptions:
         if self.evaluation_episodes:
             evaluation = replace(study.evaluation, episodes=self.evaluation_episodes)
             study = replace(study, evaluation=evaluation)
-        for words in _memory_words(self.add_memory):
-            study = _with_memory(study, words, agent, sizes or {})
         return study
 
 
