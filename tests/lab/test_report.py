@@ -396,6 +396,17 @@ NEEDLESS = Setting("tmaze", floors={"memoryless": 1.0})
 EQUAL = {"gru": 0.5, "lstm": 0.1 + 0.4, "none": 0.2}
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_model_alone_is_not_the_best_and_rows_without_scores_are_there(tmp_path: Path) -> None:
+    scores = {"gru": {"a": NINE, "b": FIVE}, "lstm": {"a": [], "b": []}}
+    text = make_report([fabricated(tmp_path / "one", scores)]).markdown.read_text()
+    assert "gru alone has scores, a mean success rate of 0.706 over 2 settings." in text
+    assert "highest" not in text
+    scores = {"gru": {"a": [None] * 5, "b": [None] * 5}}
+    text = make_report([fabricated(tmp_path / "none", scores)]).markdown.read_text()
+    assert "All settings: no training has a score." in text
+
+
 def test_a_model_with_rows_and_without_scores_has_no_ranks(tmp_path: Path, monkeypatch) -> None:
     """It ended the report: "values must be a list with ... at least 2 seeds"."""
     monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)

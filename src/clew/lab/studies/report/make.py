@@ -271,7 +271,8 @@ def _best(edition: Edition, part: str) -> str:
     wanted, title = edition.averaged(part), title_of(edition, part)
     models, shared = [m for m in edition.models if edition.begun(m, wanted)], edition.shared(wanted)
     if not models:
-        return f"{title}: no cell is there yet."
+        begun = any(setting in edition.of_part(part) for _, setting in edition.cells)
+        return f"{title}: {'no training has a score' if begun else 'no cell is there yet'}."
     if not shared:
         return f"{title}: the models have no setting in common yet."
     of = f"{len(shared)} of " if len(shared) < len(wanted) else ""
@@ -303,6 +304,8 @@ def _best_here(edition: Edition, models: Sequence[str], settings: Sequence[str],
     best, mean = _highest(means)
     have = "has" if len(best) == 1 else "have"
     text = f"{listed(best)} {have} the highest mean {score_label(edition)}, {mean:.3f} {over}"
+    if len(models) == 1:
+        text = f"{models[0]} alone has scores, a mean {score_label(edition)} of {mean:.3f} {over}"
     return f"{text}, with {few[best[0]]}" if few else text
 
 
