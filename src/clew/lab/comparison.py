@@ -123,7 +123,8 @@ def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, Train
 
 def _require_several(what: str, names: Sequence[str]) -> None:
     if len(names) < 2 or len(set(names)) < len(names):
-        raise UserError(f"give two or more different {what}, got {' '.join(names) or 'none'}")
+        hint = "; spaces separate them" if any("," in name for name in names) else ""
+        raise UserError(f"give two or more different {what}, got {' '.join(names) or 'none'}{hint}")
 
 
 def train_once(config: TrainConfig, progress: Progress, *, trust: bool = False) -> Path:
