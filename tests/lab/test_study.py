@@ -1,5 +1,6 @@
 """A study as data: its cells, packs and digests, and Makkink's grid with the published numbers."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -166,6 +167,15 @@ def test_checkpoints_of_a_model_with_a_slash_are_in_the_studys_folder(tmp_path: 
     for pack in make_packs(study, set()):
         job = make_job(study, pack, tmp_path)
         assert Path(job["folder"]).parent == tmp_path / "packs"
+
+
+def test_a_pack_that_was_stopped_finds_its_checkpoints(tmp_path: Path) -> None:
+    """In the folder of model, digests and seeds, where older studies have theirs."""
+    study = small_study()
+    for pack in make_packs(study, set()):
+        identity = [[study.digest(pack.model, name) for name in pack.settings], list(pack.seeds)]
+        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
+        assert Path(make_job(study, pack, tmp_path)["folder"]).name == f"{pack.model}-{digest}"
 
 
 def test_packs_of_the_same_settings_under_two_names_have_two_folders(tmp_path: Path) -> None:

@@ -120,9 +120,14 @@ def checkpoints_of(study: Study, pack: Pack, path: Path) -> list[Path]:
 def _pack_folder(study: Study, pack: Pack, path: Path) -> Path:
     """Where the checkpoints of a pack go: the same for the same pack of a study, resumed."""
     digests = [study.digest(pack.model, setting) for setting in pack.settings]
-    identity = json.dumps([pack.model, list(pack.settings), digests, list(pack.seeds)])
+    stem = folder.slug(pack.model)
+    others = [form for name, form in study.settings.items() if name not in pack.settings]
+    alike = any(study.settings[name] in others for name in pack.settings)
+    # Only where they tell packs apart, so that studies which were stopped before find theirs.
+    names = [pack.model, *pack.settings] if alike or stem != pack.model else []
+    identity = json.dumps([digests, list(pack.seeds), *names])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return path.resolve() / PACKS / f"{folder.slug(pack.model)}-{digest}"
+    return path.resolve() / PACKS / f"{stem}-{digest}"
 
 
 def _cell_job(study: Study, cell: Cell, path: Path) -> Job:
