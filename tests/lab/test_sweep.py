@@ -1,6 +1,7 @@
 """Sweeps: their space, their trials through kills, equal budgets, and the best on fresh seeds."""
 
 import contextlib
+import gc
 import json
 import math
 import os
@@ -177,9 +178,18 @@ def test_the_best_are_left_to_the_process_that_trains_them(tmp_path: Path) -> No
 @contextlib.contextmanager
 def living(path: Path) -> Iterator[None]:
     """Heartbeats of the first two trials, as if their process lived."""
-    search = TrialDatabase(open_storage(path), "gru", small_sweep().config, {}, 6)
-    with search.held([Batch(0, {}, {0: 0, 1: 1})]):
-        yield
+    with open_storage(path) as storage:
+        search = TrialDatabase(storage, "gru", small_sweep().config, {}, 6)
+        with search.held([Batch(0, {}, {0: 0, 1: 1})]):
+            yield
+
+
+def test_it_leaves_no_connection_to_its_database_open(tmp_path: Path) -> None:
+    """Python 3.13 warns of one, whenever it happens to find it."""
+    go_on(small_sweep(), tmp_path)
+    for each in [one for one in gc.get_objects() if isinstance(one, sqlite3.Connection)]:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            each.execute("SELECT 1")
 
 
 def test_what_a_lost_machine_has_begun_is_taken_by_another(tmp_path: Path, kills: None) -> None:

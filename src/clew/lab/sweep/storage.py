@@ -49,12 +49,22 @@ def import_optuna() -> Any:
     return optuna
 
 
-def open_storage(path: Path, url: str = "") -> Any:
+@contextlib.contextmanager
+def open_storage(path: Path, url: str = "") -> Iterator[Any]:
     """The database of a sweep: SQLite in its folder, or another that SQLAlchemy has a URL for.
 
     Raises:
         UserError: if it cannot be opened, or is a link or no regular file.
     """
+    storage = _storage(path, url)
+    try:
+        yield storage
+    finally:  # Optuna leaves that to the garbage collector, of which Python 3.13 warns
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _storage(path: Path, url: str) -> Any:
     optuna = import_optuna()
     try:
         if not url:

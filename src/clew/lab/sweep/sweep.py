@@ -226,15 +226,15 @@ def run_sweep(
             f"--ray is for tasks written in JAX; {sweep.config.env} is resumed from this disk"
         )
     make_folder(path)
-    database = open_storage(path, storage)
     listener = SweepProgress(progress, path)
-    searches = {
-        memory: TrialDatabase(
-            database, folder.slug(memory), config, applicable(config, sweep.vary), sweep.trials
-        )
-        for memory, config in configs.items()
-    }
     with contextlib.ExitStack() as stack:
+        database = stack.enter_context(open_storage(path, storage))
+        searches = {
+            memory: TrialDatabase(
+                database, folder.slug(memory), config, applicable(config, sweep.vary), sweep.trials
+            )
+            for memory, config in configs.items()
+        }
         stack.callback(listener.leave)
         if workers is None or isinstance(workers, int):
             workers = stack.enter_context(closing(LocalWorkers(path / LOGS, workers)))
