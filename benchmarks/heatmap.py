@@ -1,4 +1,4 @@
-"""Scores of memories as a table of colours, the best memory first."""
+"""Scores of memories as a table of colours."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,17 +9,25 @@ from clew.report.figures import new_figure, save, tidy
 
 
 def draw_heatmap(
-    scores: Mapping[str, Sequence[float]], columns: Sequence[str], about: str, path: Path
+    scores: Mapping[str, Sequence[float]],
+    columns: Sequence[str],
+    about: str,
+    path: Path,
+    *,
+    best_first: bool = True,
+    label: str = "success",
 ) -> None:
-    """Draws success from 0 to 1, a line for each memory.
+    """Draws scores from 0 to 1, a line for each memory.
 
     Args:
-        scores: of every memory, one for each column.
+        scores: of every memory, one for each column; NaN leaves its place empty.
         columns: what they are.
         about: what they all are, below them.
         path: of the picture.
+        best_first: whether lines are sorted; otherwise they stay as they are given.
+        label: what the scores are.
     """
-    order = sorted(scores, key=lambda name: -np.sum(scores[name]))
+    order = sorted(scores, key=lambda name: -np.sum(scores[name])) if best_first else list(scores)
     figure = new_figure(1.6 + 0.75 * len(columns), 0.27 * len(order) + 1.2)
     axes = figure.subplots()
     picture = axes.imshow([scores[name] for name in order], vmin=0, vmax=1, aspect="auto")
@@ -28,7 +36,9 @@ def draw_heatmap(
     axes.set_xlabel(about)
     for y, name in enumerate(order):
         for x, value in enumerate(scores[name]):
+            if np.isnan(value):
+                continue
             colour = "black" if value > 0.6 else "white"
             axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
-    figure.colorbar(picture, label="success")
+    figure.colorbar(picture, label=label)
     save(tidy(figure), path)

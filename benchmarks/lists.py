@@ -14,7 +14,10 @@ from benchmarks.plans import run_plan
 
 from clew.lab.grid import Evaluation, Setting, Study
 
-MEMORIES = ("gru", "gated_delta_net", "none", "lstm", "mamba2", "arelit", "rwkv7", "gtrxl")
+MEMORIES = (
+    *("gru", "gated_delta_net", "none", "lstm", "mamba2", "arelit", "rwkv7", "gtrxl"),
+    *("slstm", "mlstm", "delta_product", "min_lstm", "min_gru", "lru", "rg_lru", "s5"),
+)
 CARDS = (5, 10, 20)
 
 

@@ -5,7 +5,9 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from benchmarks import which_memory
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.make import env_options
@@ -256,3 +258,13 @@ def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:
 def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:
     with pytest.raises(EnvironmentFault):
         look_at(TrainConfig(env="labelled:Troubled", env_options={"trouble": "raise"}))
+
+
+def test_the_picture_shows_the_rows() -> None:
+    """Shares between what needs no memory and all right; empty where nobody tried."""
+    found = {column.title.split("\n")[0]: column for column in which_memory.columns()}
+    bits, pairs, back = found["one bit"], found["sixteen"], found["three"]
+    assert bits.share("rwkv7") > 0.98 and bits.share("mamba2") < 0.05
+    assert pairs.share("mlstm") > 0.9 and pairs.share("gru") == 0
+    assert back.share("gru") == pytest.approx((0.996 + 0.49) / 1.49, abs=0.01)
+    assert np.isnan(back.share("position_mlp"))

@@ -165,7 +165,7 @@ def page() -> str:
     parts = ["# Which memory?", _all()["before"].strip()]
     rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
     table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
-    parts.append("\n".join(table))
+    parts += ["\n".join(table), _all()["picture"].strip()]
     parts += ["## Tasks that were tried", _tried_table()]
     for need in needs():
         links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
