@@ -54,6 +54,8 @@ MEMORIES = (
     "arelit",
     "gtrxl",
     "none",
+    "rwkv7",
+    "slstm",
 )
 CORRIDORS, LENGTHS = (1, 3, 5, 10), (5, 10)
 PASSIVE, LONGER, LONGEST = 250, (500, 750, 1000, 1250, 1500), 1500
