@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from clew.cli.parse import parse
-from clew.errors import require_at_least
+from clew.errors import counted, require_at_least
 
 ABOUT = """Trains agents with a memory (AReLiT) and agents without on a short T-Maze, evaluates both
 on fresh episodes and plots their learning curves. After Ctrl-C it continues where it stopped."""
@@ -42,7 +42,9 @@ def main(args: list[str]) -> int:
     outcome = run(
         command.run_dir, seeds=command.seeds, episodes=command.episodes, progress=listener
     )
-    print(f"\ncorrect turns in {command.seeds * command.episodes:,} fresh episodes, 95% interval:")
+    agents = counted(command.seeds, "agent")
+    episodes = f"{command.seeds * command.episodes:,} fresh episodes of {agents}"
+    print(f"\ncorrect turns in {episodes}, 95% interval over these, not over seeds:")
     width = max(map(len, LABELS.values()))
     for memory, success in outcome.success.items():
         print(f"  {LABELS[memory]:<{width}}  {success:.3f}")
