@@ -357,13 +357,14 @@ def aggregates(edition: Edition) -> Table | None:
                     records.append({"model": model, "part": part, "aggregate": way, **record})
         rows.append(cells)
     note = (
-        "Scores normalised to the best floor that needs no memory (0) and to perfect (1), settings "
-        "that need no memory left out; with 95% intervals from a bootstrap over seeds, stratified "
-        "by setting. The interquartile mean leaves out the worst and the best quarter of all "
-        "trainings. A score below 0 is worse than that floor. Better than others: how probably a "
-        "training scores higher than one of another model in the same setting, of the models that "
-        "have all of its settings. A model that lacks settings or seeds says so, and as many seeds "
-        "of each of its settings are taken."
+        "Scores normalised to the best floor that needs no memory (0) and to perfect (1), "
+        "settings that need no memory left out; with 95% intervals from a bootstrap over seeds, "
+        "stratified by setting, which are too narrow for fewer than 5 seeds. The interquartile "
+        "mean leaves out the worst and the best quarter of all trainings. A score below 0 is "
+        "worse than that floor. Better than others: how probably a training scores higher than "
+        "one of another model in the same setting, of the models that have all of its settings. A "
+        "model that lacks settings or seeds says so, and as many seeds of each of its settings "
+        "are taken."
     )
     name = f"{edition.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)

@@ -146,7 +146,9 @@ def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
         "over seeds is in it, at every corridor; it does not where the interval is outside at one "
         "of them. The interval is Student's, or wider where so few seeds may all have missed a "
         "kind of outcome. The seeds are those with which each corridor would be decided if mean "
-        "and deviation are as seen (power 0.8); an estimate from one or two seeds is a rough one."
+        "and deviation are as seen (power 0.8); an estimate from one or two seeds is a rough one. "
+        "That a window is needed is refuted by one seed that solves a longer corridor, as a "
+        "necessity: of the mean over seeds that says nothing."
     )
     title = f"Claims of Figures 5.2 and 5.3 at {scores.budget}, {scores.seeds()}"
     return claims.tables(judged, scores.edition.slug, title, note)
