@@ -1,7 +1,9 @@
-"""Steps per second with random actions: of a task in JAX, and of a Gymnasium environment."""
+"""Steps per second with random actions: of a task in JAX beside a Gymnasium environment."""
 
-from collections.abc import Callable, Mapping
+import argparse
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -9,8 +11,16 @@ import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 
+from clew.cli.tables import log, show
 from clew.envs import AutoReset, Environment
+from clew.lab.bench.machine import device
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
+from clew.report.document import Measured, tabulate
+from clew.report.files import write_measured
+from clew.run.machine import git_commit
+
+Rate = Callable[[], float]
+"""Measures steps per second."""
 
 
 def random_action(space: spaces.Space, key: Any) -> Any:
@@ -23,7 +33,7 @@ def random_action(space: spaces.Space, key: Any) -> Any:
     return jax.random.randint(key, (), 0, int(space.n))
 
 
-def compiled_rate(task: Environment, envs: int, steps: int) -> Callable[[], float]:
+def compiled_rate(task: Environment, envs: int, steps: int) -> Rate:
     """Measures a task's steps per second, so many environments side by side; compiles first."""
     stream = AutoReset(task)
 
@@ -54,7 +64,7 @@ def compiled_rate(task: Environment, envs: int, steps: int) -> Callable[[], floa
     return measure
 
 
-def gymnasium_rate(env: gymnasium.Env, steps: int) -> Callable[[], float]:
+def gymnasium_rate(env: gymnasium.Env, steps: int) -> Rate:
     """Measures an environment's steps per second, with the opening of episodes."""
     env.action_space.seed(0)
     env.reset(seed=0)
@@ -68,9 +78,43 @@ def gymnasium_rate(env: gymnasium.Env, steps: int) -> Callable[[], float]:
     return lambda: steps / seconds_of(play)
 
 
-def beside(
-    sides: Mapping[str, Callable[[], float]], turns: int
-) -> tuple[dict[str, Estimate], Estimate]:
-    """The rates of two sides by turns, and how many times the second's the first's is."""
-    found = by_turns(sides, turns, warm_up=True)
-    return {side: estimate(values) for side, values in found.items()}, ratio(*found.values())
+def run(
+    about: str,
+    title: str,
+    columns: list[str],
+    cases: Callable[[list[Any]], Iterable[tuple[dict[str, Any], list[str], Mapping[str, Rate]]]],
+    choices: Iterable[Any],
+    show_rate: Callable[[Estimate], str] = "{:,.0f}".format,
+) -> None:
+    """The command line of a table of two sides' rates, by turns.
+
+    Args:
+        about: the script's docstring.
+        title: of the table.
+        columns: of the table.
+        cases: what the row in the JSON, the line of the table and the sides of every choice are.
+        choices: of the option that is named as the first column is; all by default.
+        show_rate: writes a rate into the table.
+    """
+    names, rows, lines = list(choices), [], []
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    option, kind = f"--{columns[0]}s", type(names[0])
+    parser.add_argument(option, nargs="+", type=kind, default=names, choices=names, dest="named")
+    parser.add_argument("--repeats", type=int, default=6, help="turns that count")
+    parser.add_argument("--output", type=Path, help="a folder for the table and JSON")
+    given = parser.parse_args()
+    for case, words, sides in cases(given.named):
+        found = by_turns(sides, given.repeats, warm_up=True)
+        rates = {side: estimate(values) for side, values in found.items()}
+        times = ratio(*found.values())
+        rows.append(case | {"times": times} | rates)
+        lines.append([*words, *map(show_rate, rates.values()), f"{times:,.0f}"])
+        log(f"{', '.join(words)}: {times:,.0f} times")
+    machine = device() | {"commit": git_commit()}
+    facts = {"machine": machine, "turns": given.repeats, "rows": rows}
+    measured = Measured("speed", facts, [tabulate("speed", title, columns, lines)])
+    if given.output:
+        write_measured(measured, given.output)
+    show(measured, as_json=False)
