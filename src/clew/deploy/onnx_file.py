@@ -95,6 +95,10 @@ class _Writer:
         """A value's name."""
         return self.constant(value.array, value.name) if isinstance(value, Const) else value.name
 
+    def read_all(self, node: Node) -> list[str]:
+        """The names of what an operation reads."""
+        return [self.read(value) for value in node.inputs]
+
     def batched(self, value: Real) -> str:
         """A value with the batch's axis, also where it depends on no input."""
         name = self.read(value)
@@ -111,22 +115,14 @@ class _Writer:
             name = rule(self, node, **node.attributes)
         elif node.op in _REDUCTIONS:
             axes = self.numbers(*node.attributes["axes"])
-            name = self.add(_REDUCTIONS[node.op], self.read(node.inputs[0]), axes, keepdims=0)
+            name = self.add(_REDUCTIONS[node.op], *self.read_all(node), axes, keepdims=0)
         else:
-            name = self.add(_SAME[node.op], *(self.read(value) for value in node.inputs))
+            name = self.add(_SAME[node.op], *self.read_all(node))
         self.add("Identity", name, out=node.out.name)
 
 
-def _cast(writer: _Writer, node: Node, dtype: str) -> str:
-    return writer.add("Cast", writer.read(node.inputs[0]), to=writer.kind(dtype))
-
-
 def _reshape(writer: _Writer, node: Node, rank: int, shape: list[int]) -> str:
-    return writer.add("Reshape", writer.read(node.inputs[0]), writer.numbers(-1, *shape))
-
-
-def _expand(writer: _Writer, node: Node, shape: list[int]) -> str:
-    return writer.add("Expand", writer.read(node.inputs[0]), writer.numbers(1, *shape))
+    return writer.add("Reshape", *writer.read_all(node), writer.numbers(-1, *shape))
 
 
 def _transpose(writer: _Writer, node: Node, order: list[int]) -> str:
@@ -141,22 +137,21 @@ def _slice(writer: _Writer, node: Node, start: list[int], stop: list[int], step:
 
 
 def _concatenate(writer: _Writer, node: Node, axis: int, rank: int) -> str:
-    return writer.add("Concat", *(writer.batched(value) for value in node.inputs), axis=axis)
+    return writer.add("Concat", *map(writer.batched, node.inputs), axis=axis)
 
 
 def _take(writer: _Writer, node: Node, rank: int) -> str:
-    x, index = node.inputs
-    if isinstance(x, Const):
-        return writer.add("Gather", writer.read(x), writer.read(index), axis=0)
-    if isinstance(index, Const):
-        return writer.add("Gather", writer.read(x), writer.read(index), axis=1)
-    wide = writer.add("Cast", writer.read(index), to=writer.kind(np.int64))
+    x, index = writer.read_all(node)
+    is_known = [isinstance(value, Const) for value in node.inputs]
+    if any(is_known):
+        return writer.add("Gather", x, index, axis=is_known.index(True))
+    wide = writer.add("Cast", index, to=writer.kind(np.int64))
     places = writer.add("Unsqueeze", wide, writer.numbers(-1))
-    return writer.add("GatherND", writer.read(x), places, batch_dims=1)
+    return writer.add("GatherND", x, places, batch_dims=1)
 
 
 def _where(writer: _Writer, node: Node) -> str:
-    condition, chosen, other = (writer.read(value) for value in node.inputs)
+    condition, chosen, other = writer.read_all(node)
     if node.out.dtype != bool:
         return writer.add("Where", condition, chosen, other)
     first = writer.add("And", condition, chosen)  # ONNX Runtime chooses between no truth values
@@ -168,17 +163,9 @@ def _argmax(writer: _Writer, node: Node) -> str:
     return writer.add("Cast", place, to=writer.kind(node.out.dtype))
 
 
-def _not_equal(writer: _Writer, node: Node) -> str:
-    return writer.add("Not", writer.add("Equal", *(writer.read(value) for value in node.inputs)))
-
-
 def _is_finite(writer: _Writer, node: Node) -> str:
     x = writer.read(node.inputs[0])
     return writer.add("Not", writer.add("Or", writer.add("IsNaN", x), writer.add("IsInf", x)))
-
-
-def _fmod(writer: _Writer, node: Node) -> str:
-    return writer.add("Mod", *(writer.read(value) for value in node.inputs), fmod=1)
 
 
 def _log1p(writer: _Writer, node: Node) -> str:
@@ -192,18 +179,18 @@ def _expm1(writer: _Writer, node: Node) -> str:
 
 
 _RULES: dict[str, Callable[..., str]] = {
-    "cast": _cast,
+    "cast": lambda to, node, dtype: to.add("Cast", *to.read_all(node), to=to.kind(dtype)),
     "reshape": _reshape,
-    "expand": _expand,
+    "expand": lambda to, node, shape: to.add("Expand", *to.read_all(node), to.numbers(1, *shape)),
     "transpose": _transpose,
     "slice": _slice,
     "concatenate": _concatenate,
     "take": _take,
     "where": _where,
     "argmax": _argmax,
-    "not_equal": _not_equal,
+    "not_equal": lambda to, node: to.add("Not", to.add("Equal", *to.read_all(node))),
     "isfinite": _is_finite,
-    "fmod": _fmod,
+    "fmod": lambda to, node: to.add("Mod", *to.read_all(node), fmod=1),
     "log1p": _log1p,
     "expm1": _expm1,
 }

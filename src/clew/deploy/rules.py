@@ -42,14 +42,6 @@ def _logical(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Va
     return low.elementwise(op, *values)
 
 
-def _identity(low: "Lowering", equation: Any, values: list[Value]) -> Any:
-    return values if equation.primitive.multiple_results else values[0]
-
-
-def _complex(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return pair(low, values[0], values[1])
-
-
 def _part(imaginary: bool, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     value = as_pair(low, values[0])
     return value.imag if imaginary else value.real
@@ -75,26 +67,10 @@ def _integer_power(low: "Lowering", equation: Any, values: list[Value]) -> Value
     return result if y >= 0 else low.elementwise("divide", low.number(1, x), result)
 
 
-def _square(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.elementwise("multiply", values[0], values[0])
-
-
-def _rsqrt(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.elementwise("divide", low.number(1, values[0]), low.emit("sqrt", values[0]))
-
-
-def _exp2(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.elementwise("power", low.number(2, values[0]), values[0])
-
-
 def _hyperbolic(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     up = low.emit("exp", values[0])
     down = low.emit("exp", low.emit("negative", values[0]))
     return low.elementwise("multiply", low.elementwise(sign, up, down), low.number(0.5, values[0]))
-
-
-def _erfc(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.elementwise("subtract", low.number(1, values[0]), low.emit("erf", values[0]))
 
 
 def _clamp(low: "Lowering", equation: Any, values: list[Value]) -> Value:
@@ -170,14 +146,6 @@ def _reshape(low: "Lowering", equation: Any, values: list[Value]) -> Value:
 def _squeeze(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     axes = equation.params["dimensions"]
     return low.reshape(values[0], [n for i, n in enumerate(values[0].shape) if i not in axes])
-
-
-def _transpose(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.transpose(values[0], equation.params["permutation"])
-
-
-def _concatenate(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    return low.concatenate(_whole(low, equation, values), equation.params["dimension"])
 
 
 def _stack(low: "Lowering", equation: Any, values: list[Value]) -> Value:
@@ -677,24 +645,24 @@ Rule = Callable[["Lowering", Any, list[Value]], Any]
 RULES: dict[str, Rule] = {
     **{pair.partition(":")[0]: partial(_elementwise, pair.rpartition(":")[2]) for pair in _SAME},
     **{name: partial(_call, key) for name, key in _CALLS.items()},
-    **dict.fromkeys(_IDENTITIES, _identity),
+    **dict.fromkeys(_IDENTITIES, lambda _, e, x: x if e.primitive.multiple_results else x[0]),
     "and": partial(_logical, "logical_and"),
     "or": partial(_logical, "logical_or"),
     "not": partial(_logical, "logical_not"),
     "xor": partial(_logical, "not_equal"),
     "div": partial(_divided, "divide"),
     "rem": partial(_divided, "fmod"),
-    "complex": _complex,
+    "complex": lambda low, _, x: pair(low, *x),
     "real": partial(_part, False),
     "imag": partial(_part, True),
     "conj": _conjugate,
     "pow": _power,
     "integer_pow": _integer_power,
     "round": _round,
-    "square": _square,
-    "rsqrt": _rsqrt,
-    "exp2": _exp2,
-    "erfc": _erfc,
+    "square": lambda low, _, x: low.elementwise("multiply", *x, *x),
+    "rsqrt": lambda low, _, x: low.elementwise("divide", low.number(1, *x), low.emit("sqrt", *x)),
+    "exp2": lambda low, _, x: low.elementwise("power", low.number(2, *x), *x),
+    "erfc": lambda low, _, x: low.elementwise("subtract", low.number(1, *x), low.emit("erf", *x)),
     "sinh": partial(_hyperbolic, "subtract"),
     "cosh": partial(_hyperbolic, "add"),
     "clamp": _clamp,
@@ -704,8 +672,8 @@ RULES: dict[str, Rule] = {
     "broadcast_in_dim": _broadcast,
     "reshape": _reshape,
     "squeeze": _squeeze,
-    "transpose": _transpose,
-    "concatenate": _concatenate,
+    "transpose": lambda low, e, x: low.transpose(*x, e.params["permutation"]),
+    "concatenate": lambda low, e, x: low.concatenate(_whole(low, e, x), e.params["dimension"]),
     "stack": _stack,
     "tile": _tile,
     "slice": _slice,
