@@ -17,7 +17,6 @@ of all rows. `--memories` takes the forms of AReLiT below too. Source: Arora et 
 "Zoology", section 3.1; here with fewer tokens (64 keys and as many values) and shorter training.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -29,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from benchmarks.options import described
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rich.progress import track
 
@@ -309,9 +309,7 @@ def _interval(values: Sequence[float]) -> str:
 
 def main() -> None:
     """Trains what is missing, then writes table and picture."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--widths", nargs="+", type=int, default=[64])

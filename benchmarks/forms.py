@@ -6,13 +6,13 @@ Of one layer's attention at the sizes of Pramanik (2023), Table A.2, with its pr
 which are the same in every form. The kernel computes what `xla` counts.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
+from benchmarks.options import described
 
 from clew.cli.tables import show
 from clew.errors import UserError
@@ -103,9 +103,7 @@ def _attention(memory: Callable[..., Any], form: str) -> Any:
 
 def main() -> None:
     """Counts, prints and writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("--output", default="", help="write the table and JSON here")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     given = parser.parse_args()

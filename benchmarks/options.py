@@ -10,11 +10,16 @@ from clew.report.document import Measured, NothingMeasured
 from clew.report.files import write_measured
 
 
-def parser(about: str, repeats: int) -> argparse.ArgumentParser:
-    """The options that all of them have."""
-    found = argparse.ArgumentParser(
+def described(about: str | None) -> argparse.ArgumentParser:
+    """The parser of a script whose docstring is its help, line by line."""
+    return argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+
+def parser(about: str, repeats: int) -> argparse.ArgumentParser:
+    """The options that all of them have."""
+    found = described(about)
     found.add_argument("--memories", nargs="+", default=[], help="measure only these")
     found.add_argument("--repeats", type=int, default=repeats, help="turns that count")
     found.add_argument("--quick", action="store_true", help="to see that it works, not to quote")

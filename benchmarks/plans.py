@@ -1,8 +1,9 @@
 """The command line of benchmarks that are studies: a plan, into a folder."""
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+
+from benchmarks.options import described
 
 from clew.lab.grid import Study, StudyResult, run_study
 
@@ -18,9 +19,7 @@ def run_plan(
         first: of the seeds.
         seeds: how many, unless the command line says so.
     """
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(about)
     parser.add_argument("folder")
     parser.add_argument("--plan", choices=plans, default=next(iter(plans)))
     parser.add_argument("--models", nargs="+", help="only these")

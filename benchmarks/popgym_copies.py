@@ -10,7 +10,6 @@ observations as the copy's own encoding of what popgym shows. A copy's bandit an
 numbers within a step, so they are left out; it has no labyrinth.
 """
 
-import argparse
 import importlib
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.options import described
 from benchmarks.popgym_exactness import Episode, is_mechanical, play, their_task
 
 from clew.cli.tables import log, show
@@ -235,9 +235,7 @@ def table(rows: list[Row]) -> Table:
 
 def main() -> None:
     """Plays, prints and writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("--tasks", nargs="+", default=list(PLACES), choices=PLACES)
     parser.add_argument("--steps", type=int, default=20_000)

@@ -9,7 +9,6 @@ rewards and ends are compared at every step, and spaces once. CartPole and Pendu
 single precision here and in double there: each step is compared from popgym's own state.
 """
 
-import argparse
 import copy
 import importlib
 import sys
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple, cast
 import gymnasium
 import jax
 import numpy as np
+from benchmarks.options import described
 from gymnasium import spaces
 
 from clew import make_env
@@ -332,9 +332,7 @@ def table(rows: list[Row]) -> Table:
 
 def main() -> None:
     """Compares and prints the table; exits with 1 where something differs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(POPGYM), choices=POPGYM)
     parser.add_argument("--steps", type=int, default=100_000, help="of each difficulty, at least")
     parser.add_argument("--seed", type=int, default=0)

@@ -9,7 +9,6 @@ not fit is refused. The task and the agent are those of `benchmarks/learner_peer
 where it stopped.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learner_peers import ROLLOUTS, ROOT, clew_learner, settings
+from benchmarks.options import described
 
 from clew.cli import pages
 
@@ -70,9 +70,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--filled"]:
         print(json.dumps(filled(int(sys.argv[2]))))
         return
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--repeats", type=int, default=2, help="processes of each size")
     given = parser.parse_args()

@@ -19,7 +19,6 @@ It goes on where it stopped: a row for each seed is appended to `rows.jsonl` whe
 and a picture is drawn of all rows.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.options import described
 from gymnasium.spaces import Discrete
 from jaxtyping import Array, Float, Int, Key, PyTree
 from rich.progress import track
@@ -323,9 +323,7 @@ def _short(x: Any) -> float | None:
 
 def main() -> None:
     """Measures what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))

@@ -1,6 +1,5 @@
 """Steps per second with random actions: of a task in JAX beside a Gymnasium environment."""
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import gymnasium
 import jax
 import jax.numpy as jnp
+from benchmarks.options import described
 from gymnasium import spaces
 
 from clew.cli.tables import log, show
@@ -97,9 +97,7 @@ def run(
         show_rate: writes a rate into the table.
     """
     names, rows, lines = list(choices), [], []
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(about)
     option, kind = f"--{columns[0]}s", type(names[0])
     parser.add_argument(option, nargs="+", type=kind, default=names, choices=names, dest="named")
     parser.add_argument("--repeats", type=int, default=6, help="turns that count")

@@ -6,11 +6,11 @@ trains what is not trained yet, one study for each name, and writes what policie
 `separate` is the control: the same trials, with a memory that begins anew in each episode.
 """
 
-import argparse
 import json
 from pathlib import Path
 
 from benchmarks.bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
+from benchmarks.options import described
 
 from clew import PPOConfig, TrainConfig, WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
@@ -110,9 +110,7 @@ def write_policies(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("output", type=Path, help="where the studies' folders are")
     parser.add_argument("studies", nargs="+", choices=STUDIES, help="those to train")
     given = parser.parse_args()

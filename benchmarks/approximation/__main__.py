@@ -7,7 +7,6 @@ pictures, in a minute and a half of a free core. Nothing is trained. The documen
 approximation says what was found.
 """
 
-import argparse
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from benchmarks.approximation.schemes import (
 )
 from benchmarks.approximation.search import CLASSES, search
 from benchmarks.approximation.tables import TIME, Row
+from benchmarks.options import described
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -193,8 +193,6 @@ def attention(rows: Sequence[Row]) -> Figure:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     main(parser.parse_args().folder)

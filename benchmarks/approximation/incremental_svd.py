@@ -10,7 +10,6 @@ is the same). Errors, beside those of AReLiT's waves and of the best possible, o
 Figure 4.1 and of the attention output; over time; and the time of a step. Nothing is trained.
 """
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from benchmarks.approximation.attention import (
 )
 from benchmarks.approximation.kernels import KERNELS
 from benchmarks.approximation.tables import LONGEST, SIZE, TIME, Row
+from benchmarks.options import described
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
@@ -291,8 +291,6 @@ def main(folder: Path, draws: int = DRAWS) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     main(parser.parse_args().folder)

@@ -6,11 +6,11 @@
 writes all tables, a picture and costs.json; without an output they are printed.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.costs import page
+from benchmarks.options import described
 
 from clew.cli.tables import log, show
 from clew.lab.bench.speed import cases
@@ -35,9 +35,7 @@ def measure(plan: CostPlan) -> Measured:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Measures, prints and writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("--batch", type=int, default=8, help="environments side by side")
     parser.add_argument("--length", type=int, default=256, help="steps of a chunk")
     parser.add_argument("--compiled", action="store_true", help="add XLA's analysis of programs")
