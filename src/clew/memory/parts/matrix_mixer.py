@@ -79,7 +79,6 @@ class ConvolvedMixer(Mixer):
     def step(
         self, state: ConvolvedState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[ConvolvedState, Float[Array, " n"]]:
-        """One observation."""
         x = self.norm(x)
         read, convolved = self.project(x), state.convolved
         if self.convolution is not None:
@@ -132,11 +131,10 @@ class MatrixMixer(ConvolvedMixer):
     def advance(
         self, heads: Matrix, terms: MatrixInputs, start: Bool[Array, ""]
     ) -> tuple[Matrix, Float[Array, "heads value"]]:
-        dtype, terms = _type_of_outputs(heads, terms), _as_precise(heads, terms)
-        if self.steps_per_input == 1:
-            heads, y = advance(heads, terms, start)
-            return heads, y.astype(dtype)
-        first, *rest = (jax.tree.map(lambda x, i=i: x[i], terms) for i in range(len(terms.key)))
+        dtype, steps = _type_of_outputs(heads, terms), [_as_precise(heads, terms)]
+        if self.steps_per_input > 1:
+            steps = [jax.tree.map(lambda x, i=i: x[i], *steps) for i in range(len(terms.key))]
+        first, *rest = steps
         heads, y = advance(heads, first, start)
         for step in rest:
             heads, y = advance(heads, step, jnp.zeros_like(start))
@@ -147,13 +145,11 @@ class MatrixMixer(ConvolvedMixer):
     ) -> tuple[Matrix, Float[Array, "time heads value"]]:
         steps, dtype = self.steps_per_input, _type_of_outputs(heads, terms)
         terms = _as_precise(heads, terms)
-        if steps == 1:
-            heads, ys = advance_chunk(self.backend, heads, terms, starts)
-            return heads, ys.astype(dtype)
-        inputs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), terms)
-        starts = jnp.zeros((len(starts), steps), bool).at[:, 0].set(starts).reshape(-1)
-        heads, ys = advance_chunk(self.backend, heads, inputs, starts)
-        return heads, ys[steps - 1 :: steps].astype(dtype)
+        if steps > 1:
+            terms = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), terms)
+            starts = jnp.zeros((len(starts), steps), bool).at[:, 0].set(starts).reshape(-1)
+        heads, ys = advance_chunk(self.backend, heads, terms, starts)
+        return heads, (ys[steps - 1 :: steps] if steps > 1 else ys).astype(dtype)
 
 
 def _as_precise(heads: Matrix, terms: MatrixInputs) -> MatrixInputs:
