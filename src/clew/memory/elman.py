@@ -52,7 +52,6 @@ class ElmanCell(AbstractCell):
         self.activation = activation
 
     def init_state(self) -> State:
-        """A zero output h."""
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def offset(self) -> Float[Array, " size"]:
@@ -60,7 +59,6 @@ class ElmanCell(AbstractCell):
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The state is h."""
         return state
 
     def step(

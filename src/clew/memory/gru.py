@@ -57,7 +57,6 @@ class GRUCell(AbstractCell):
         self.backend = backend
 
     def init_state(self) -> State:
-        """A zero output h."""
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def offset(self) -> Float[Array, " gates"]:
@@ -65,7 +64,6 @@ class GRUCell(AbstractCell):
         return jnp.pad(self.recurrent_bias, (3 * self.size - len(self.recurrent_bias), 0))
 
     def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The state is h."""
         return state
 
     def step(

@@ -46,11 +46,9 @@ class IndRNNCell(StackedCell):
         self.longest = longest
 
     def init_state(self) -> State:
-        """A zero output h."""
         return jnp.zeros_like(self.recurrent)
 
     def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The state is h."""
         return state
 
     def advance(self, state: Float[Array, " size"], x: Float[Array, " in"]) -> Array:

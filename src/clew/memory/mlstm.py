@@ -191,12 +191,10 @@ class MLSTMMixer(ConvolvedMixer):
         self.epsilon, self.backend = float(epsilon), backend
 
     def init_heads(self) -> MLSTMState:
-        """Zeros."""
         heads, head, dtype = self.num_heads, self.head_size, self.values.weight.dtype
         return MLSTMState(jnp.zeros((heads, head + 1, head), dtype), jnp.zeros(heads, dtype))
 
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-        """The input as it is."""
         return x
 
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead n"]) -> MLSTMInputs:

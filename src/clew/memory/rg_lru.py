@@ -103,7 +103,6 @@ class GriffinMixer(Mixer):
         self.backend = backend
 
     def init_state(self) -> GriffinState:
-        """Zeros."""
         inner, dtype = len(self.decay), self.decay.dtype
         if self.convolution is None:
             before = jnp.zeros((0, inner), dtype)
@@ -114,7 +113,6 @@ class GriffinMixer(Mixer):
     def step(
         self, state: GriffinState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[GriffinState, Float[Array, " n"]]:
-        """One observation."""
         (u, v), before = self._branches(self.norm(x)), state.convolved
         if self.convolution is not None:
             before, u = self.convolution.step(before, u, start)

@@ -103,14 +103,12 @@ class RWKV7Mixer(Mixer):
         self.backend = backend
 
     def init_state(self) -> RWKV7State:
-        """Zeros."""
         heads, head = self.bonus.shape
         return RWKV7State(jnp.zeros((heads, head, head), self.bonus.dtype), self.shift.init_state())
 
     def step(
         self, state: RWKV7State, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[RWKV7State, Float[Array, " n"]]:
-        """One observation."""
         last, shifted = self.shift.step(state.last, self.norm(x), start)
         terms = self._terms(shifted)
         heads, y = advance(state.heads, terms, start)

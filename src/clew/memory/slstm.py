@@ -86,7 +86,6 @@ class SLSTMMixer(ConvolvedMixer):
         return SLSTMState(c, n, h, m)
 
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-        """The input as it is."""
         return x
 
     def terms(

@@ -144,7 +144,6 @@ class HostProgram(Program):
         return {}
 
     def close(self) -> None:
-        """Closes the environments."""
         for stream in self._streams:
             stream.close()
         self._streams, self._steps = [], []

@@ -110,7 +110,6 @@ class TensorBoard(Logger):
         self._first_seed = 0
 
     def start(self, path: Path, config: "TrainConfig", rows: Sequence[dict[str, Any]]) -> None:
-        """Opens a new event file."""
         writer = importlib.import_module("tensorboardX.event_file_writer")
         self._events = importlib.import_module("tensorboardX.proto.event_pb2")
         self._summary = importlib.import_module("tensorboardX.summary")
@@ -137,7 +136,6 @@ class TensorBoard(Logger):
         self._writer.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         if self._writer is not None:
             self._writer.close()
 

@@ -128,7 +128,6 @@ class MetricsFile(RunLog):
         return {}
 
     def close(self) -> None:
-        """Closes the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()

@@ -79,7 +79,6 @@ class Lines(Progress):
         self._compiling = CompileTimer()
 
     def start(self, path: Path, config: TrainConfig) -> None:
-        """Says what runs where."""
         seeds = f", {config.seeds} seeds" if config.seeds > 1 else ""
         self._print(f"{path}: {config.memory} on {config.env}{seeds}, {config.steps} steps")
 

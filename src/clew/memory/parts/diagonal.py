@@ -32,7 +32,6 @@ class DiagonalMixer(Mixer):
     def step(
         self, state: State, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " n"]]:
-        """One observation."""
         x = self.norm(x)
         state = select(start, self.init_state(), state)
         state = jax.tree.map(lambda s, k, a: k * s + a, state, *self.terms(x))

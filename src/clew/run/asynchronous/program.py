@@ -62,7 +62,6 @@ class AsyncProgram(Program):
         return state
 
     def close(self) -> None:
-        """Ends the actors."""
         if self._pool is not None:
             self._pool.close()
         self._pool = None
