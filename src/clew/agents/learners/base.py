@@ -38,6 +38,8 @@ SCHEDULES = ("constant", "linear", "cosine")
 """How the step size goes over a run, after its warm-up."""
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 """Metrics of an actor-critic's update."""
+VALUE_METRICS = ("loss", "value_loss", "action_value", "value")
+"""Metrics of an update of values of actions."""
 
 
 class LearnerState(NamedTuple):

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from clew.agents.heads import ActionValues, Clock, MakeHeads, Outputs, epsilon_greedy, value_of
 from clew.agents.learners.base import (
+    VALUE_METRICS,
     Gathering,
     Learned,
     LearnerState,
@@ -176,14 +177,7 @@ class PQN:
     """
 
     settings: ClassVar[type] = PQNConfig
-    metrics: ClassVar[tuple[str, ...]] = (
-        "loss",
-        "value_loss",
-        "action_value",
-        "value",
-        "greedy_fraction",
-        "grad_norm",
-    )
+    metrics: ClassVar[tuple[str, ...]] = (*VALUE_METRICS, "greedy_fraction", "grad_norm")
 
     config: PQNConfig
     updates: int = 1

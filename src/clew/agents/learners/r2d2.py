@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from clew.agents import replay as ring
 from clew.agents.heads import Clock, DuelingValues, MakeHeads, Outputs, epsilon_greedy, value_of
 from clew.agents.learners.base import (
+    VALUE_METRICS,
     Gathering,
     Learned,
     LearnerState,
@@ -247,14 +248,7 @@ class R2D2:
     """
 
     settings: ClassVar[type] = R2D2Config
-    metrics: ClassVar[tuple[str, ...]] = (
-        "loss",
-        "value_loss",
-        "action_value",
-        "value",
-        "priority",
-        "grad_norm",
-    )
+    metrics: ClassVar[tuple[str, ...]] = (*VALUE_METRICS, "priority", "grad_norm")
 
     config: R2D2Config
     updates: int = 1

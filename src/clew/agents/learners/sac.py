@@ -423,8 +423,8 @@ class SAC:
 
         def scaled(steps: PyTree[Array], params: PyTree[Array] | None) -> PyTree[Array]:
             for rate, places in (
-                (config.memory_rate, _memories),
-                (config.temperature_rate, _temperatures),
+                (config.memory_rate, lambda n: [a.memory for a in n if a is not None]),
+                (config.temperature_rate, lambda n: [_heads(n.agent).log_temperature]),
             ):
                 smaller = [jax.tree.map(lambda x, r=rate: r * x, part) for part in places(steps)]
                 steps = eqx.tree_at(places, steps, smaller)
@@ -454,7 +454,20 @@ class SAC:
         self, size: int, distribution: Distribution, **given: Any
     ) -> SoftActorCritic:
         heads = SoftActorCritic(size, distribution, **given)
-        self._require_reachable(heads)
+        target, count = self.config.target_entropy, heads.distribution.num_outputs
+        if target is None:
+            return heads
+        if heads.discrete and not 0 <= target <= math.log(count):
+            raise UserError(
+                f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the "
+                f"most that a choice among {count} actions has, got {target}"
+            )
+        components = count // 2
+        if not heads.discrete and target >= components * math.log(2):
+            raise UserError(
+                f"target_entropy must be below {components} log 2 = {components * math.log(2):.3f} "
+                f"nats, that of actions drawn evenly from [-1, 1], got {target}"
+            )
         return heads
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
@@ -476,22 +489,6 @@ class SAC:
             others,
             self.replayed.init(shapes, states),
         )
-
-    def _require_reachable(self, heads: SoftActorCritic) -> None:
-        target, count = self.config.target_entropy, heads.distribution.num_outputs
-        if target is None:
-            return
-        if heads.discrete and not 0 <= target <= math.log(count):
-            raise UserError(
-                f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the "
-                f"most that a choice among {count} actions has, got {target}"
-            )
-        components = count // 2
-        if not heads.discrete and target >= components * math.log(2):
-            raise UserError(
-                f"target_entropy must be below {components} log 2 = {components * math.log(2):.3f} "
-                f"nats, that of actions drawn evenly from [-1, 1], got {target}"
-            )
 
     def networks(self, agent: Agent, others: Others) -> Networks:
         """What gradient steps change."""
@@ -713,11 +710,3 @@ def stopped(heads: SoftActorCritic) -> SoftActorCritic:
 
 def _heads(agent: Agent) -> SoftActorCritic:
     return cast(SoftActorCritic, agent.heads)
-
-
-def _memories(networks: Networks) -> list[PyTree]:
-    return [agent.memory for agent in networks if agent is not None]
-
-
-def _temperatures(networks: Networks) -> list[PyTree]:
-    return [_heads(networks.agent).log_temperature]
