@@ -49,7 +49,8 @@ def main(args: list[str]) -> int:
     if command.json:
         print_json(found)
     elif command.name:
-        print(f"{command.name}\n\n{_description(command.name, found[0])}\n")
+        own = inspect.getdoc(ENVS[command.name]) if command.name in ENVS else found[0]["about"]
+        print(f"{command.name}\n\n{own or ''}\n")
         print(f"default options: {_options(found[0]) or 'none'}")
     else:
         rows = [
@@ -105,13 +106,6 @@ def _hosted(task: "HostedTask") -> dict[str, Any]:
         "metrics": list(task.metric_names),
         "options": option_defaults(task.name),
     }
-
-
-def _description(name: str, found: dict[str, Any]) -> str:
-    """The docstring of a task, or the description of a Gymnasium environment."""
-    from clew.envs import ENVS  # start: JAX takes a second
-
-    return (inspect.getdoc(ENVS[name]) or "") if name in ENVS else found["about"]
 
 
 def _options(found: dict[str, Any]) -> str:

@@ -61,18 +61,14 @@ def main(args: list[str]) -> int:
         kind = find("memory", command.name, MEMORIES)
         rows[0] |= {"options": options_of(kind) | command.options}
         if not command.json:
-            print(f"{command.name}\n\n{_documentation(kind)}\n\noptions:")
+            text = str(inspect.getdoc(kind)).replace("$", "")  # signs of equations, for the site
+            print(f"{command.name}\n\n{text}\n\noptions:")
             said = argument_docs(kind)
             for name, value in rows[0]["options"].items():
                 print(f"  {name}={value}: {said.get(name, '')}".rstrip(": "))
             print()
     title = f"{command.input_size} inputs" + ("" if command.name else ", default options")
     return _show(rows, command.json, title)
-
-
-def _documentation(kind: Any) -> str:
-    """A model's docstring without the signs that set the site's equations off from words."""
-    return str(inspect.getdoc(kind)).replace("$", "")
 
 
 def argument_docs(kind: Any) -> dict[str, str]:

@@ -64,14 +64,14 @@ def main(args: list[str]) -> int:
         say(line)
     config = command.config
     place = Path(config.run_dir) / (config.name or f"sweep-{slug(config.env)}")
-    first = tuple(_assignments("first", words.split(), config) for words in command.first)
+    first = [_pairs("first", words.split(), config) for words in command.first]
     sweep = Sweep(
         config=replace(config, name="", run_dir="runs"),
         vary=parse_vary(command.vary, config),
         memories=command.memories,
         trials=command.trials,
         fresh_seeds=command.fresh_seeds,
-        first=first,
+        first=tuple({n: parse_value(text) for n, text in pairs.items()} for pairs in first),
         score=command.score,
         episodes=command.episodes,
         at_once=command.at_once,
@@ -127,10 +127,6 @@ def _space(name: str, text: str) -> Any:
             f"got {text!r}"
         )
     return tuple(map(parse_value, values))
-
-
-def _assignments(option: str, words: list[str], config: TrainConfig) -> dict[str, Any]:
-    return {name: parse_value(text) for name, text in _pairs(option, words, config).items()}
 
 
 def _pairs(option: str, words: Any, config: TrainConfig) -> dict[str, str]:

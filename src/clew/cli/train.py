@@ -259,9 +259,9 @@ def report(path: Any, summary: dict[str, Any]) -> str:
         f"{summary['memory']} on {summary['env']}: {summary['steps']:,} steps{seeds} in "
         f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
     ]
-    ends = [
-        f"{n} {final_text(summary['final'][n])}" for n in ("success", "return") if _has(summary, n)
-    ]
+    final = summary["final"]
+    known = [n for n in ("success", "return") if final.get(n, {}).get("mean") is not None]
+    ends = [f"{n} {final_text(final[n])}" for n in known]
     if ends:
         lines.append(f"last tenth of training: {', '.join(ends)}")
         if summary["seeds"] > 1:
@@ -279,7 +279,3 @@ def report(path: Any, summary: dict[str, Any]) -> str:
         lines.append(f"curve: {curve}")
     lines.append(f"next: clew evaluate {shlex.quote(str(path))}")
     return "\n".join(lines)
-
-
-def _has(summary: dict[str, Any], name: str) -> bool:
-    return summary["final"].get(name, {}).get("mean") is not None

@@ -240,7 +240,7 @@ class Policy:
 
     def _read(self, now: Moment) -> PyTree[np.ndarray]:
         seen = now.observation if self._wrappers is None else self._wrappers.observe(now)
-        x = jax.tree.map(_numbers, seen, is_leaf=_is_value)
+        x = jax.tree.map(_numbers, seen, is_leaf=lambda x: x is None or isinstance(x, list | tuple))
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):
             x = np.asarray(x, np.float32)
@@ -250,10 +250,6 @@ class Policy:
                     f"{list(x.shape)}"
                 )
         return x
-
-
-def _is_value(leaf: Any) -> bool:
-    return leaf is None or isinstance(leaf, list | tuple)
 
 
 def _numbers(value: Any) -> np.ndarray:

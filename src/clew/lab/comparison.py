@@ -231,15 +231,11 @@ def _blocks(
         blocks.append(Chart("curves", "Learning curves", about, panels, size=(5.0, 3.4), columns=2))
     if result.better:
         names = list(result.summaries)
-        won = [[Cell(a), *(Cell(_won(result, a, b)) for b in names)] for a in names]
+        better = {pair: format(found, ".2f") for pair, found in result.better.items()}
+        won = [[Cell(a), *(Cell(better.get((a, b), "")) for b in names)] for a in names]
         note = (
             f"How probably a seed of the row's {kind.one} scores higher than one of the column's."
         )
         columns = [Column(""), *map(Column, names)]
         blocks.append(Table("better", "Probability of improvement", columns, won, note))
     return blocks
-
-
-def _won(result: Comparison, one: str, other: str) -> str:
-    found = result.better.get((one, other))
-    return "" if found is None else format(found, ".2f")

@@ -96,8 +96,7 @@ def _legend_of_lines(rows: Runs) -> str:
 
 def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:
     """Draws one metric of every run into one panel, one colour a run."""
-    styles = zip(rows.items(), _cycle(COLOURS, len(rows)), strict=True)
-    for (label, run), colour in styles:
+    for (label, run), colour in zip(rows.items(), itertools.cycle(COLOURS), strict=False):
         if metric in run[-1]:
             _draw_run(axes, curves(run, metric), label, colour)
     axes.set_xlabel("environment steps per seed", fontsize=11)
@@ -133,7 +132,3 @@ def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
         if column.size and np.isfinite(column).all():
             bands[:, index] = bootstrap_interval(column, resamples=999, method="percentile")
     return bands[0], bands[1], bands[2]
-
-
-def _cycle(items: Sequence[str], count: int) -> list[str]:
-    return [items[index % len(items)] for index in range(count)]

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -60,7 +59,8 @@ def tidy(figure: Figure) -> Figure:
 
     Numbers and labels along an axis stay, as they may be formulas.
     """
-    along = {text for axes in figure.axes for axis in _axis_of(axes) for text in axis.findobj(Text)}
+    lines = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    along = {text for axis in lines for text in axis.findobj(Text)}
     for text in figure.findobj(Text):
         if isinstance(text, Text) and text not in along:
             text.set_text(plain(text.get_text()))
@@ -73,10 +73,6 @@ def tidy(figure: Figure) -> Figure:
 def plain(name: str) -> str:
     """The text with which a figure shows a name as it is, also if it reads like a formula."""
     return re.sub(r"(?<!\\)\$", r"\\$", printable(name))
-
-
-def _axis_of(axes: Axes) -> tuple[Axis, Axis]:
-    return axes.xaxis, axes.yaxis
 
 
 def save(figure: Figure, path: Path) -> Path:

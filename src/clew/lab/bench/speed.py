@@ -200,7 +200,7 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: SpeedPlan) ->
     parts = make_parts(config)
     state = jax.block_until_ready(init_run(parts))
     agent: Agent = eqx.combine(state.seed.agent, parts.static)
-    deviation = _largest_deviation(agent, plan)
+    cases = check(agent.memory, lengths=plan.law_lengths).cases
     before = matrix_product_rate(plan.repeats)
     seconds, peak, training, state = _training(parts, state, plan)
     acting, learning = _parts_rates(parts, state, plan)
@@ -222,13 +222,8 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: SpeedPlan) ->
         acting_fraction=FORWARD * work * acting.middle / product,
         learning_fraction=FORWARD_AND_BACKWARD * work * learning.middle / product,
         training_fraction=(FORWARD + FORWARD_AND_BACKWARD) * work * training.middle / product,
-        largest_deviation=deviation,
+        largest_deviation=max(max(case.value, case.gradient) for case in cases),
     )
-
-
-def _largest_deviation(agent: Agent, plan: SpeedPlan) -> float:
-    report = check(agent.memory, lengths=plan.law_lengths)
-    return max(max(case.value, case.gradient) for case in report.cases)
 
 
 def _parts_rates(parts: Parts, state: RunState, plan: SpeedPlan) -> tuple[Estimate, Estimate]:

@@ -260,11 +260,13 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
         session.cost += made * pack_cost(session.study, pack)
         session.steps += made * pack_steps(session.study, pack)
         return
+    # What cannot even begin with several seeds cannot with any of them alone.
+    may_spare_seeds = len(pack.seeds) > 1 and (event.begun or event.kind == "died")
     attempts = session.attempts[pack] = session.attempts.get(pack, 0) + 1
     if event.kind == "died" and attempts < ATTEMPTS:
         listener.message(f"{event.error}, while at {pack}; trying that again")
         session.queue.insert(0, pack)
-    elif len(pack.settings) > 1 or (len(pack.seeds) > 1 and _may_spare_seeds(event)):
+    elif len(pack.settings) > 1 or may_spare_seeds:
         listener.message(f"{pack}: {event.error}; trying its parts one by one")
         session.queue[:0] = split(pack)
     else:
@@ -272,11 +274,6 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
         session.failures.append(Failure(pack, event.error))
         for line in results.record_failure(session.path, pack, event.error, attempts):
             listener.message(line)
-
-
-def _may_spare_seeds(event: Event) -> bool:
-    """Whether some seeds of a pack may do better alone; what cannot even begin cannot with any."""
-    return event.begun or event.kind == "died"
 
 
 def _standing(session: _Session) -> Standing:

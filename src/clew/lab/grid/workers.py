@@ -152,7 +152,8 @@ class LocalWorkers(Workers):
                     slot.stdin.close()
 
     def _start(self, index: int) -> _Process:
-        log = self._logs / f"worker-{index}.log"
+        log, here = self._logs / f"worker-{index}.log", [path or os.getcwd() for path in sys.path]
+        python_path = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(here))}
         with open(open_to_append(log), "ab") as file:
             printed = file.tell()
             popen = subprocess.Popen(
@@ -162,7 +163,7 @@ class LocalWorkers(Workers):
                 stderr=file,
                 text=True,
                 encoding="utf-8",
-                env=_environment(self._variables),
+                env=os.environ | self._variables | python_path,
             )
         process = _Process(f"worker {index} (process {popen.pid})", popen, log, printed)
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
@@ -198,15 +199,6 @@ import sys
 from clew.lab.grid.worker import main
 main(sys.argv[1])
 """
-
-
-def _environment(variables: dict[str, str]) -> dict[str, str]:
-    here = [path or os.getcwd() for path in sys.path]
-    return {
-        **os.environ,
-        **variables,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(here)),
-    }
 
 
 def one_thread() -> dict[str, str]:

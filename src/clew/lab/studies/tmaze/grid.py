@@ -225,7 +225,10 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
         for name in ("gtrxl-128", "gtrxl-256"):
             agents[name] = _with(agents[name], banded=False)
         own = {"gtrxl-128-banded": gtrxl, "relit-2": coded["relit-2"]}
-        own |= {f"{name}-one-draw": _one_draw(agents[name], name) for name in _ONE_DRAW}
+        own |= {
+            f"{name}-one-draw": replace(_with(agents[name], init_per="product"), memory=memory)
+            for name, memory in _ONE_DRAW.items()
+        }
     else:
         agents |= {
             "gtrxl-128": _of(agents["gtrxl-128"], "gtrxl", _LAYERS | {"window": 128}),
@@ -282,12 +285,7 @@ _ONE_DRAW = {
     "gru": recorded_name("memory", PublishedGRU),
     "relit": _RELIT,
 }
-"""The memories with smaller weights than the authors'."""
-
-
-def _one_draw(config: TrainConfig, agent: str) -> TrainConfig:
-    """With one orthogonal matrix over all gates or heads."""
-    return replace(_with(config, init_per="product"), memory=_ONE_DRAW[agent])
+"""The memories with smaller weights than the authors': one matrix over all gates or heads."""
 
 
 def _of(config: TrainConfig, memory: str, options: dict[str, Any]) -> TrainConfig:

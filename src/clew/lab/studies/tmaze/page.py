@@ -181,7 +181,10 @@ def windows_table(scores: OneBudget) -> Table | None:
     rows = []
     for setting in both:
         wide, banded = (scores.scores(model, setting) for model in pair)
-        cells = [Cell(f"{v.mean():.3f}", (f"seeds: {_each(v)}",)) for v in (wide, banded)]
+        cells = [
+            Cell(f"{v.mean():.3f}", (f"seeds: {', '.join(f'{value:.2f}' for value in v)}",))
+            for v in (wide, banded)
+        ]
         rows.append([setting.replace("-", " "), *cells, Cell(*_difference(wide, banded))])
     columns = ["", Column("sees its chunk", "as published"), Column("banded", "repaired")]
     title = f"GTrXL-128: what its learner sees, {scores.budget}"
@@ -192,10 +195,6 @@ def windows_table(scores: OneBudget) -> Table | None:
     )
     columns.append("banded less published")
     return tabulate(f"{scores.edition.slug}-windows-table", title, columns, rows, note)
-
-
-def _each(values: np.ndarray) -> str:
-    return ", ".join(f"{value:.2f}" for value in values)
 
 
 def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, ...]]:
