@@ -6,8 +6,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.memory.gated_delta_net import Decay, GatedDeltaMixer
 from clew.memory.parts.matrix_recurrence import MatrixBackend
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 
 class DeltaProduct(MixerStack):
@@ -49,7 +48,7 @@ class DeltaProduct(MixerStack):
     `GatedDeltaNet`.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(GatedDeltaMixer)
     def __init__(
         self,
         input_size: int,
@@ -63,17 +62,4 @@ class DeltaProduct(MixerStack):
         decay: Decay = "learned",
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            GatedDeltaMixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            num_householder=num_householder,
-            negative_eigenvalues=negative_eigenvalues,
-            conv=conv,
-            decay=decay,
-            backend=backend,
-            **options,
-        )
+    ): ...

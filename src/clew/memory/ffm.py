@@ -14,8 +14,7 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, standardise, wide
 from clew.memory.parts.diagonal import DiagonalMixer
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.state_space import polar
 
 _FASTEST = math.log(np.finfo(np.float64).max) / 1024 - 0.02
@@ -136,7 +135,7 @@ class FFM(MixerStack):
     paper's sums over time are, so that a has no upper limit and a chunk no longest length.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(FFMMixer)
     def __init__(
         self,
         input_size: int,
@@ -147,14 +146,4 @@ class FFM(MixerStack):
         longest: int = 1024,
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            FFMMixer,
-            trace_size=trace_size,
-            context_size=context_size,
-            longest=longest,
-            backend=backend,
-            **options,
-        )
+    ): ...

@@ -14,8 +14,7 @@ from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 Decay = Literal["learned", "none"]
 
@@ -152,7 +151,7 @@ class GatedDeltaNet(MixerStack):
     start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(GatedDeltaMixer)
     def __init__(
         self,
         input_size: int,
@@ -165,16 +164,4 @@ class GatedDeltaNet(MixerStack):
         decay: Decay = "learned",
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            GatedDeltaMixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            negative_eigenvalues=negative_eigenvalues,
-            conv=conv,
-            decay=decay,
-            backend=backend,
-            **options,
-        )
+    ): ...

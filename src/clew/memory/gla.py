@@ -14,8 +14,7 @@ from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 ROOT = 16
 """tau, the root that is taken of the gate; the paper's."""
@@ -132,7 +131,7 @@ class GLA(MixerStack):
     Deviation: one scale of the norm serves all heads, and weights start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(GLAMixer)
     def __init__(
         self,
         input_size: int,
@@ -145,16 +144,4 @@ class GLA(MixerStack):
         chrono: int = 0,
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            GLAMixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            key_size=key_size,
-            rank=rank,
-            chrono=chrono,
-            backend=backend,
-            **options,
-        )
+    ): ...

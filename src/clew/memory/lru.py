@@ -11,8 +11,7 @@ from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_fract
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, wide
 from clew.memory.parts.linear_recurrence import ScanBackend
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex
 
 
@@ -102,7 +101,7 @@ class LRU(MixerStack):
     Deviation: the paper's layers are a norm, this and a GLU; here a feed-forward net follows.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(LRUMixer)
     def __init__(
         self,
         input_size: int,
@@ -115,16 +114,4 @@ class LRU(MixerStack):
         activation: Activation = "full_glu",
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            LRUMixer,
-            state_size=state_size,
-            r_min=r_min,
-            r_max=r_max,
-            max_phase=max_phase,
-            activation=activation,
-            backend=backend,
-            **options,
-        )
+    ): ...

@@ -14,8 +14,7 @@ from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 
 class Mamba2Mixer(MatrixMixer):
@@ -142,7 +141,7 @@ class Mamba2(MixerStack):
     twice the layer's, a feed-forward net after each block, and weights start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(Mamba2Mixer)
     def __init__(
         self,
         input_size: int,
@@ -154,15 +153,4 @@ class Mamba2(MixerStack):
         conv: int = 4,
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            Mamba2Mixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            state_size=state_size,
-            conv=conv,
-            backend=backend,
-            **options,
-        )
+    ): ...

@@ -8,8 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.minimal import Candidate, MinimalMixer
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 
 class MinGRUMixer(MinimalMixer):
@@ -59,7 +58,7 @@ class MinGRU(MixerStack):
     not here.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(MinGRUMixer)
     def __init__(
         self,
         input_size: int,
@@ -70,14 +69,4 @@ class MinGRU(MixerStack):
         chrono: int = 0,
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            MinGRUMixer,
-            inner_size=inner_size,
-            candidate=candidate,
-            chrono=chrono,
-            backend=backend,
-            **options,
-        )
+    ): ...

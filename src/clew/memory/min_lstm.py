@@ -9,8 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.minimal import Candidate, MinimalMixer
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 
 class MinLSTMMixer(MinimalMixer):
@@ -71,7 +70,7 @@ class MinLSTM(MixerStack):
     have a short convolution in some of the layers, which is not here.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(MinLSTMMixer)
     def __init__(
         self,
         input_size: int,
@@ -83,15 +82,4 @@ class MinLSTM(MixerStack):
         chrono: int = 0,
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            MinLSTMMixer,
-            inner_size=inner_size,
-            normalised=normalised,
-            candidate=candidate,
-            chrono=chrono,
-            backend=backend,
-            **options,
-        )
+    ): ...

@@ -23,8 +23,7 @@ from clew.memory.parts.matrix_recurrence import (
     run_kernel,
     sum_between,
 )
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
 
@@ -273,7 +272,7 @@ class MLSTM(MixerStack):
     that start at 0; and weights start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(MLSTMMixer)
     def __init__(
         self,
         input_size: int,
@@ -286,16 +285,4 @@ class MLSTM(MixerStack):
         epsilon: float = 1e-6,
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            MLSTMMixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            conv=conv,
-            chrono=chrono,
-            epsilon=epsilon,
-            backend=backend,
-            **options,
-        )
+    ): ...

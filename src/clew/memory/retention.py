@@ -15,8 +15,7 @@ from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 
 class RetentionMixer(MatrixMixer):
@@ -120,7 +119,7 @@ class Retention(MixerStack):
     serves all heads. Values are as wide as keys, and weights start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(RetentionMixer)
     def __init__(
         self,
         input_size: int,
@@ -132,15 +131,4 @@ class Retention(MixerStack):
         rotation: bool = True,
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            RetentionMixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            shortest=shortest,
-            rotation=rotation,
-            backend=backend,
-            **options,
-        )
+    ): ...

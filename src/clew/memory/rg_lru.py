@@ -20,8 +20,7 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, like
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.linear_recurrence import ScanBackend, states_of
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, stacks
 
 SHARPNESS = 8.0
 """c, the exponent of the decay where the gate is open."""
@@ -226,7 +225,7 @@ class RGLRU(MixerStack):
     RMSNorm and a gated one; gelu is its approximation by tanh, as in the code.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(GriffinMixer)
     def __init__(
         self,
         input_size: int,
@@ -240,17 +239,4 @@ class RGLRU(MixerStack):
         chrono: int = 0,
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            GriffinMixer,
-            inner_size=inner_size,
-            num_blocks=num_blocks,
-            conv=conv,
-            r_min=r_min,
-            r_max=r_max,
-            chrono=chrono,
-            backend=backend,
-            **options,
-        )
+    ): ...

@@ -24,8 +24,7 @@ from clew.memory.parts.matrix_recurrence import (
     advance_chunk,
     choose_matrix_form,
 )
-from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, stacks
 
 FASTEST = math.exp(-0.5)
 """-log w where a key decays most, e^{-1/2}: w is above 0.545."""
@@ -220,7 +219,7 @@ class RWKV7(MixerStack):
     input is not shifted; other weights start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(RWKV7Mixer)
     def __init__(
         self,
         input_size: int,
@@ -231,14 +230,4 @@ class RWKV7(MixerStack):
         rank: int = 32,
         backend: MatrixBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            RWKV7Mixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            rank=rank,
-            backend=backend,
-            **options,
-        )
+    ): ...

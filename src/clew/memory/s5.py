@@ -13,8 +13,7 @@ from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, r
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, wide
 from clew.memory.parts.linear_recurrence import ScanBackend
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex
 
 SLOWEST = -1e-4
@@ -163,7 +162,7 @@ class S5(MixerStack):
     here a feed-forward net follows.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(S5Mixer)
     def __init__(
         self,
         input_size: int,
@@ -177,17 +176,4 @@ class S5(MixerStack):
         activation: Activation = "half_glu",
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            S5Mixer,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            dt_min=dt_min,
-            dt_max=dt_max,
-            bounded=bounded,
-            activation=activation,
-            backend=backend,
-            **options,
-        )
+    ): ...

@@ -13,8 +13,7 @@ from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, wide
 from clew.memory.parts.linear_recurrence import ScanBackend, advance, advance_states
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, stacks
 from clew.memory.parts.positions import count_positions
 
 
@@ -183,7 +182,7 @@ class SHM(MixerStack):
     which is not linear and not here.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(SHMMixer)
     def __init__(
         self,
         input_size: int,
@@ -195,15 +194,4 @@ class SHM(MixerStack):
         epsilon: float = 1e-5,
         backend: ScanBackend = "auto",
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            SHMMixer,
-            memory_size=memory_size,
-            addresses=addresses,
-            period=period,
-            epsilon=epsilon,
-            backend=backend,
-            **options,
-        )
+    ): ...

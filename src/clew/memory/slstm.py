@@ -15,8 +15,7 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import ConvolvedMixer, in_heads
-from clew.memory.parts.mixers import MixerOptions, MixerStack, mixer_stack
-from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.products import exact_einsum
 
 ForgetGate = Literal["sigmoid", "exp"]
@@ -209,7 +208,7 @@ class SLSTM(MixerStack):
     norm for all heads, and weights start orthogonal.
     """
 
-    @takes_options_of(mixer_stack)
+    @stacks(SLSTMMixer)
     def __init__(
         self,
         input_size: int,
@@ -221,15 +220,4 @@ class SLSTM(MixerStack):
         forget: ForgetGate = "sigmoid",
         chrono: int = 0,
         **options: Unpack[MixerOptions],
-    ):
-        self.stack(
-            input_size,
-            key,
-            SLSTMMixer,
-            num_heads=num_heads,
-            head_size=head_size,
-            conv=conv,
-            forget=forget,
-            chrono=chrono,
-            **options,
-        )
+    ): ...

@@ -5,6 +5,8 @@ recurrence, and a product of what that gives. A model is one mixer and its optio
 """
 
 import abc
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
 
@@ -16,9 +18,11 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, with_drawn_bias
 from clew.memory.parts.gates import GateName
 from clew.memory.parts.layer import Layer
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, embedded_layers
 
 M = TypeVar("M", bound="Mixer")
+T = TypeVar("T", bound=Callable[..., None])
 
 
 class Mixer(eqx.Module):
@@ -109,13 +113,34 @@ def mixer_stack(
 
 
 class MixerStack(LayerStack):
-    """A memory made of mixers, whose constructor says which by `stack`."""
+    """A memory made of mixers, whose constructor says which by `stacks`."""
 
     def stack(
         self, input_size: int, key: PRNGKeyArray, mixer: Callable[..., Mixer], **options: Any
     ) -> None:
-        """Sets every field, by `mixer_stack`; for the constructor alone."""
+        """Sets every field, by `mixer_stack`; for `stacks`."""
         made = mixer_stack(input_size, key, mixer, **options)
         self.embedding, self.layers, self.output_size = made
         self.embedding_relu = False
         self.input_size = input_size
+
+
+def stacks(mixer: Callable[..., Mixer]) -> Callable[[T], T]:
+    """For the constructor of a `MixerStack`, which needs no body: its layers have this mixer.
+
+    The options that it lists go to the mixer, those in `**options` to `mixer_stack`.
+    """
+
+    def decorate(init: T) -> T:
+        own = inspect.signature(init)
+
+        @functools.wraps(init)
+        def stack(*args: Any, **given: Any) -> None:
+            init(*args, **given)  # Python says what is missing
+            bound = own.bind(*args, **given)
+            bound.apply_defaults()
+            MixerStack.stack(*bound.args, mixer=mixer, **bound.kwargs)
+
+        return takes_options_of(mixer_stack)(stack)  # pyright: ignore[reportReturnType]
+
+    return decorate
