@@ -32,7 +32,7 @@ from clew.envs.spaces import (
     take_entry,
 )
 from clew.envs.trials import SeparateEpisodes, Trials
-from clew.errors import UserError, require_at_least, require_fraction, require_rate
+from clew.errors import Settings, UserError, require_at_least, require_fraction, require_rate
 from clew.names import METRICS
 
 DISTURBANCE = 0x6E6F6973
@@ -63,7 +63,7 @@ NEEDED = {
 
 
 @dataclass(frozen=True)
-class WrapperConfig:
+class WrapperConfig(Settings):
     """Settings of the wrappers between an environment and the agent; by default there are none.
 
     In this order: frame_skip, time_limit, trials and video around each environment; then, for all
@@ -155,11 +155,6 @@ class WrapperConfig:
         return (PREVIOUS_ACTION,) if self.previous_action else ()
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         require_at_least("frame_skip", self.frame_skip, 1)
         require_at_least("video_every", self.video_every, 0)
         require_at_least("trial_episodes", self.trial_episodes, 1)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
-from clew.errors import UserError, require_at_least, require_choice, unknown_name
+from clew.errors import Settings, UserError, require_at_least, require_choice, unknown_name
 from clew.interact.episodes import Episodes
 
 MOST_LABELS = 4
@@ -17,7 +17,7 @@ MOST_NUMBERS = 256
 
 
 @dataclass(frozen=True)
-class Questions:
+class Questions(Settings):
     """What to look at."""
 
     influence_episodes: int = 16
@@ -41,11 +41,6 @@ class Questions:
     """Of the probe's folds."""
 
     def validate(self) -> None:
-        """Refuses impossible values.
-
-        Raises:
-            UserError: naming the value and what was expected.
-        """
         for name in ("influence_episodes", "map_episodes"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("every", self.every, 0)

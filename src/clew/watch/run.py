@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from clew.errors import require_at_least, require_choice
+from clew.errors import Settings, require_at_least, require_choice
 from clew.inspect.run import describe_task, with_whole_gradient
 from clew.interact.episodes import Recording
 from clew.interact.task import PlayConfig
@@ -22,7 +22,7 @@ from clew.watch.video import check_fps, check_video, write_video
 
 
 @dataclass(frozen=True)
-class Viewing:
+class Viewing(Settings):
     """How to watch."""
 
     episodes: int = 1
@@ -45,11 +45,6 @@ class Viewing:
     """Frames a second."""
 
     def validate(self) -> None:
-        """Refuses impossible settings.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
         for name in ("episodes", "max_frames", "max_steps"):
             require_at_least(name, getattr(self, name), 1)
         for name in ("seed", "seed_index"):
