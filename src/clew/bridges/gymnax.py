@@ -301,18 +301,16 @@ def _check_interface(env: Any, params: Any, name: str) -> None:
 
 def _limit(env: Any) -> Callable[[Any, Any], Any] | None:
     """The environment's `is_truncated`; None if its ends hold the time limit already."""
-    terminal, terminated = (_definer(env, m) for m in ("is_terminal", "is_terminated"))
+    terminal, terminated = (
+        next((kind for kind in type(env).__mro__ if method in vars(kind)), None)
+        for method in ("is_terminal", "is_terminated")
+    )
     # Written for an older gymnax upon the base class of this one: is_terminal had the limit.
     older = False
     if terminal is not None and terminated is not None:
         older = terminal is not terminated and issubclass(terminal, terminated)
     limit = getattr(env, "is_truncated", None)
     return None if older or not callable(limit) else limit
-
-
-def _definer(env: Any, method: str) -> type | None:
-    """The class that defines a method of an environment, None if there is none."""
-    return next((kind for kind in type(env).__mro__ if method in vars(kind)), None)
 
 
 def _shapes(what: str, function: Callable[..., Any], *args: Any) -> Any:

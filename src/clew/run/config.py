@@ -201,7 +201,9 @@ class TrainConfig(LearnerSettings):
         self._place_start()
         self._check_groups()
         keep_python_numbers(self)
-        given = [name for name in LEARNERS if self._differs(name)]
+        given: list[str] = []
+        if self.algorithm == "auto":
+            given = [n for n, kind in LEARNERS.items() if getattr(self, n) != kind.settings()]
         chosen = defaults_for(self.env, self.algorithm, given)._asdict()
         left_out = [name for name in chosen if getattr(self, name) is None]
         if isinstance(self.env_options, DefaultOptions):
@@ -240,9 +242,6 @@ class TrainConfig(LearnerSettings):
             given = getattr(self, name)
             if given is not None and not isinstance(given, dict):
                 raise UserError(f"{name} must be a dict of options by name, got {one_line(given)}")
-
-    def _differs(self, learner: str) -> bool:
-        return self.algorithm == "auto" and getattr(self, learner) != LEARNERS[learner].settings()
 
     @property
     def learning(self) -> LearnerConfig:

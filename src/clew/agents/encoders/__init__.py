@@ -100,17 +100,13 @@ def _make_own(
 ) -> AbstractEncoder:
     """The encoder that "module:Class" names."""
     name, kind = config.encoder, resolve(config.encoder)
-    _refuse_other_classes(name, kind)
+    if isinstance(kind, type) and not issubclass(kind, AbstractEncoder):
+        raise UserError(f"{name} is no encoder: expected a class derived from AbstractEncoder")
     made = call_own(name, kind, space, key=key, **config.encoder_options)
     if not isinstance(made, AbstractEncoder):
         raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractEncoder")
     require_at_least(f"output_size of {name}", made.output_size, 1)
     return made
-
-
-def _refuse_other_classes(name: str, kind: object) -> None:
-    if isinstance(kind, type) and not issubclass(kind, AbstractEncoder):
-        raise UserError(f"{name} is no encoder: expected a class derived from AbstractEncoder")
 
 
 def _make(
@@ -152,7 +148,10 @@ def _make_entries(
         inner_key, what = jax.random.fold_in(key, index), f"the entry {entry!r} of {name}"
         if entry == PREVIOUS_REWARD:
             if inner.shape is None or np.prod(inner.shape) != 1:
-                raise UserError(f"{what} must be one number, got {_shape_of(inner)}")
+                found = (
+                    type(inner).__name__ if inner.shape is None else f"shape {list(inner.shape)}"
+                )
+                raise UserError(f"{what} must be one number, got {found}")
             made[entry] = PreviousReward(inner.shape)
         elif entry == PREVIOUS_ACTION:
             made[entry] = _make(inner, bare, inner_key, what, alone=False)
@@ -205,7 +204,3 @@ def _is_picture(space: spaces.Box) -> bool:
     if len(space.shape) != 3 and not (len(space.shape) == 2 and space.dtype == np.uint8):
         return False
     return min(Frame(space.shape, is_bytes=False).size[:2]) >= PICTURE
-
-
-def _shape_of(space: spaces.Space[Any]) -> str:
-    return type(space).__name__ if space.shape is None else f"shape {list(space.shape)}"

@@ -59,13 +59,8 @@ def lacks(
         settings: that the mean is over.
         wanted: that it would be over if nothing were missing.
     """
-    lines = (some_settings(settings, wanted), some_seeds(edition, model, settings))
-    return tuple(line for line in lines if line)
-
-
-def some_settings(settings: Sequence[str], wanted: Sequence[str]) -> str:
-    """Over how many of the settings a mean is; empty where it is over all."""
-    return f"{len(settings)} of {len(wanted)} settings" if len(settings) < len(wanted) else ""
+    few = f"{len(settings)} of {len(wanted)} settings" if len(settings) < len(wanted) else ""
+    return tuple(line for line in (few, some_seeds(edition, model, settings)) if line)
 
 
 def some_seeds(edition: Edition, model: str, settings: Sequence[str]) -> str:
