@@ -79,7 +79,7 @@ def gymnasium_rate(env: gymnasium.Env, steps: int) -> Rate:
 
 
 def run(
-    about: str,
+    about: str | None,
     title: str,
     columns: list[str],
     cases: Callable[[list[Any]], Iterable[tuple[dict[str, Any], list[str], Mapping[str, Rate]]]],
