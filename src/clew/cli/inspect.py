@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clew.cli.on_run import PlayOptions, which_run
+from clew.cli.on_run import PlayOptions, shared, which_run
 from clew.cli.parse import parse
 from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
 if TYPE_CHECKING:
-    from clew.inspect import Inspection, Questions
+    from clew.inspect import Inspection
 
 ABOUT = """Shows what a trained agent remembers: which past observations its decisions rest on (by
 gradient and by occlusion), how far back that goes, what a linear probe reads from its
@@ -70,7 +70,7 @@ def main(args: list[str]) -> int:
     for path in paths:
         found = inspect.inspect_run(
             path,
-            _questions(command),
+            inspect.Questions(**shared(command, inspect.Questions)),
             episodes=command.episodes,
             greedy=command.actions == "greedy",
             max_steps=command.max_steps,
@@ -95,20 +95,6 @@ def main(args: list[str]) -> int:
 
 
 _COLUMNS = ("success", "length", "by gradient", "by occlusion", "in the state", "in the output")
-
-
-def _questions(command: InspectCommand) -> "Questions":
-    from clew.inspect import Questions  # start: JAX takes a second
-
-    return Questions(
-        influence_episodes=command.influence_episodes,
-        every=command.every,
-        at=command.at,
-        reference=command.reference,
-        share=command.share,
-        probe=command.probe,
-        seed=command.seed,
-    )
 
 
 def _place(command: InspectCommand, path: Path) -> Path:

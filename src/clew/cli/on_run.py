@@ -1,8 +1,8 @@
 """What commands on a trained run have in common."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import tyro
 
@@ -29,6 +29,12 @@ class RunOptions(PlayOptions):
 
     run: tyro.conf.Positional[str] = ""
     """The run's folder, or its name in runs/."""
+
+
+def shared(command: PlayOptions, kind: Any) -> dict[str, Any]:
+    """The options of a command that a dataclass of the library's own has too."""
+    names = [field.name for field in fields(kind)]
+    return {name: value for name, value in vars(command).items() if name in names}
 
 
 Options = TypeVar("Options", bound=RunOptions)

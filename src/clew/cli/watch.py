@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from clew.cli.on_run import RunOptions, parse_run
+from clew.cli.on_run import RunOptions, parse_run, shared
 
 ABOUT = """Plays an episode with a trained agent and writes it as a video: the task, and below it
 the value, the policy, and which past observations the present decision rests on."""
@@ -39,17 +39,7 @@ def main(args: list[str]) -> int:
     command = parse_run(WatchCommand, args, command="watch", about=ABOUT)
     from clew.watch import Viewing, play_run, watch_run  # start: JAX takes a second
 
-    viewing = Viewing(
-        episodes=command.episodes,
-        seed=command.seed,
-        greedy=command.actions == "greedy",
-        seed_index=command.seed_index,
-        checkpoint=command.checkpoint,
-        influence=command.influence,
-        max_frames=command.max_frames,
-        max_steps=command.max_steps,
-        fps=command.fps,
-    )
+    viewing = Viewing(**shared(command, Viewing), greedy=command.actions == "greedy")
     if command.terminal:
         play_run(command.run, viewing, trust=command.trust)
     if command.out or not command.terminal:
