@@ -454,9 +454,13 @@ class SAC:
         self, size: int, distribution: Distribution, **given: Any
     ) -> SoftActorCritic:
         heads = SoftActorCritic(size, distribution, **given)
+        self._require_reachable(heads)
+        return heads
+
+    def _require_reachable(self, heads: SoftActorCritic) -> None:
         target, count = self.config.target_entropy, heads.distribution.num_outputs
         if target is None:
-            return heads
+            return
         if heads.discrete and not 0 <= target <= math.log(count):
             raise UserError(
                 f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the "
@@ -468,7 +472,6 @@ class SAC:
                 f"target_entropy must be below {components} log 2 = {components * math.log(2):.3f} "
                 f"nats, that of actions drawn evenly from [-1, 1], got {target}"
             )
-        return heads
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
         """Adam's, the target network, the critics' own if they have one, and an empty replay.
