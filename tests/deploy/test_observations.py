@@ -1,5 +1,6 @@
 """What no policy reads: that of a run and that of its export say the same of it."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from clew.deploy import runner
 from clew.deploy.export import export_agent
 from clew.deploy.policy import PolicyStep, trained_wrappers
 from clew.envs.base import Environment, Transition
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.compiled_task import CompiledTask
 from clew.interact.policy import Policy
 from clew.interact.task import PlayConfig
+from clew.watch.pictures import picture_of
 from memory_samples import quick_compilation
 from small_run import Watch
 
@@ -181,3 +184,53 @@ def test_categories_of_a_task_in_jax_are_read_as_training_read_them() -> None:
         UserError, match=re.escape("is 0 at [0, 0], expected a whole number from 1")
     ):
         policy(np.zeros((2, 2), int))
+
+
+class Cupboard(Shelves):
+    """The same shelves in a Dict within a Dict, with an action that is never allowed."""
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        box = spaces.Box(0.0, 9.0, (1,))
+        return spaces.Dict({"in.it": spaces.Dict({"b": self.space, "a": box}), "in": box})
+
+    def action_mask(self, state: Any) -> Any:
+        return jnp.array([True, False, True])
+
+    def reset(self, key: Any) -> Any:
+        state, places = super().reset(key)
+        return state, self.shown(state, places)
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        state, then = super().step(state, action, key)
+        return state, then._replace(observation=self.shown(state, then.observation))
+
+    def shown(self, state: Any, places: Any) -> Any:
+        time = jnp.float32(state)[None]
+        return {"in.it": {"b": places, "a": time}, "in": -time}
+
+
+@pytest.mark.parametrize("previous", [False, True])
+def test_dicts_within_dicts_of_a_task_in_jax(previous: bool) -> None:
+    """An agent reads them as they are; exports and inspections have one name for each entry."""
+    task = CompiledTask("cupboard", Cupboard(), WrapperConfig(previous=previous))
+    agent, adapter = encoding_agent(task.observation_space, EncoderConfig()), task.adapter()
+    policy, step = Policy(agent, wrappers=trained_wrappers(adapter)), PolicyStep(agent, adapter)
+    recording, exported = (
+        next(task.recordings(agent, PlayConfig())),
+        runner.Policy(model=model_of(step)),
+    )
+    chosen = []
+
+    def both(observation: Any, **how: Any) -> Any:
+        chosen.append(policy(observation, **how))
+        assert exported(observation, **how) == chosen[-1]
+        return chosen[-1]
+
+    list(itertools.islice(task.moments(both, longest=9), recording.length + 1))
+    assert chosen == recording.actions.tolist()
+    assert np.ptp(recording.values) > 0  # it saw them
+    assert picture_of(recording, 0).ndim == 3
+    names = task.episodes(agent, PlayConfig(episodes=1)).entries
+    assert {"in", "in.it.a", "in.it.b[3]"} < set(names)
+    assert ("previous_reward" in names) == previous

@@ -207,7 +207,7 @@ class PolicyStep:
 
     def _seen(self, inputs: dict[str, Array]) -> Any:
         """What the agent reads, with its action mask if it has one."""
-        seen = self._observed(inputs)
+        seen = self._adapter.observations.nested(self._observed(inputs))
         return seen if self._masks is None else join_mask(seen, inputs[self._mask_name])
 
     def _observed(self, inputs: dict[str, Array]) -> Any:

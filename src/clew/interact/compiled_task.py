@@ -36,6 +36,7 @@ from clew.interact.episodes import (
     Rendered,
     ending,
     episodes_of,
+    parts_by_name,
     recording_of,
 )
 from clew.interact.policy import Moment, PolicyAdapter
@@ -111,9 +112,7 @@ class CompiledTask(Task):
     def require_finite(self, actor: ActorState, returns: Any) -> None:
         """Rewards by their sums; of observations the latest are known alone."""
         env, seen = jax.device_get((actor.env, actor.timestep.observation))
-        entries = jax.tree_util.tree_leaves_with_path(seen)
-        names = (jax.tree_util.keystr(path, simple=True) for path, _ in entries)
-        fields = {f"observation {n}".rstrip(): x for n, (_, x) in zip(names, entries, strict=True)}
+        fields = {f"observation {name}".rstrip(): x for name, x in parts_by_name(seen).items()}
         for field, values in (fields | {"rewards": env.episode_return}).items():
             if jnp.issubdtype(values.dtype, jnp.inexact):
                 wrong = ~np.isfinite(values)
@@ -193,7 +192,7 @@ class CompiledTask(Task):
         wrappers, env = self.wrappers, self.environment
         if env.masks_actions:  # beside its observation, like Gymnasium's
             wrappers = replace(wrappers, action_mask=INFO)
-        observations = adapt_observation(env.observation_space, self.name, from_0=False)
+        observations = adapt_observation(env.observation_space, self.name, in_jax=True)
         return PolicyAdapter(
             observations, None, self.action_space, self.action_space, wrappers, statistics or {}
         )

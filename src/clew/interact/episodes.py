@@ -222,9 +222,15 @@ def _entries(observation: Any) -> tuple[str, ...]:
     """The names of the numbers of `in_one_axis`, of observations [episodes, time, ...]."""
     if not isinstance(observation, dict):
         return ()
-    sizes = {name: math.prod(observation[name].shape[2:]) for name in sorted(observation)}
+    sizes = {name: math.prod(x.shape[2:]) for name, x in parts_by_name(observation).items()}
     named = ([name] if n == 1 else [f"{name}[{i}]" for i in range(n)] for name, n in sizes.items())
     return tuple(itertools.chain.from_iterable(named))
+
+
+def parts_by_name(observation: Any) -> dict[str, Any]:
+    """The arrays of an observation, called as in a Gymnasium environment's; "" if it is one."""
+    parts = jax.tree_util.tree_leaves_with_path(observation)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in parts}
 
 
 def metrics_of_all(rows: Sequence[dict[str, Any]]) -> list[str]:

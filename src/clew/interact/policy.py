@@ -120,6 +120,7 @@ class TrainedWrappers:
         raw = jax.tree.map(lambda x: x[None], self._adapter.observations(now.observation))
         raw, mask = self._split(raw, now.action_mask)
         seen = self._wrappers.observe(raw, self._taken, earned, start, np.array([now.ended]))
+        seen = self._adapter.observations.nested(seen)
         seen = seen if mask is None else join_mask(seen, mask != 0)
         return jax.tree.map(lambda x: x[0], seen)
 

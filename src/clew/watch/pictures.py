@@ -6,7 +6,7 @@ from PIL import Image
 
 from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
-from clew.interact.episodes import Recording
+from clew.interact.episodes import Recording, in_one_axis
 from clew.watch.panels import MARGIN, WIDTH
 from clew.watch.scores import written
 
@@ -29,8 +29,7 @@ def picture_of(recording: Recording, step: int) -> Picture:
         return as_picture(recording.pictures[step])
     every = recording.observations
     if isinstance(every, dict):
-        parts = [np.reshape(x, (recording.length, -1)).astype(float) for x in every.values()]
-        every = np.concatenate(parts, axis=1)
+        every = in_one_axis(every, 1)
     seen = np.asarray(every[step])
     if seen.ndim == 3 and seen.dtype == np.uint8:
         return as_picture(seen)

@@ -231,6 +231,8 @@ class ObservationAdapter:
     """What the agent sees: one of the leaves' spaces, or a flat Dict of them."""
     unread: tuple[str, ...] = ()
     """Names of the texts, which no agent sees."""
+    nests: bool = False
+    """Whether the agent reads a Dict within a Dict as it is, as those of tasks in JAX do."""
 
     @property
     def form(self) -> list[tuple[Any, ...]]:
@@ -251,6 +253,20 @@ class ObservationAdapter:
         if not isinstance(observation, dict):
             return [observation]
         return [observation[leaf.name] for leaf in self.leaves]
+
+    def nested(self, seen: Any) -> Any:
+        """What the agent reads, of arrays by the names in `space` and what wrappers add to them."""
+        if not self.nests or not isinstance(seen, dict):
+            return seen
+        ways = {leaf.name: leaf.path for leaf in self.leaves}
+        tree: dict[str | int, Any] = {}
+        for name, array in seen.items():
+            *outer, last = ways.get(name, (name,))
+            inner = tree
+            for key in outer:
+                inner = inner.setdefault(key, {})
+            inner[last] = array
+        return tree
 
     def __call__(self, observation: Any) -> Arrays:
         """One observation, or a batch with the environments as first axis; copies."""
@@ -280,7 +296,7 @@ def is_text(space: spaces.Space) -> bool:
 
 
 def adapt_observation(
-    space: spaces.Space, name: str = "the environment", *, from_0: bool = True
+    space: spaces.Space, name: str = "the environment", *, in_jax: bool = False
 ) -> ObservationAdapter:
     """How observations of a space reach the agent.
 
@@ -296,8 +312,8 @@ def adapt_observation(
     Args:
         space: of an environment's observations.
         name: of the environment.
-        from_0: False leaves Discrete and MultiDiscrete as they are, as agents of tasks in JAX see
-            them.
+        in_jax: whether the agent's encoder is of this very space, as those of tasks in JAX are:
+            Discrete and MultiDiscrete are left as they are, and `nested` gives what it reads.
 
     Raises:
         UserError: any other space, naming it and its place.
@@ -307,7 +323,7 @@ def adapt_observation(
         if path and is_text(entry):
             unread.append(_dotted(path))
         else:
-            as_it_is = is_categorical(entry) and not from_0
+            as_it_is = is_categorical(entry) and in_jax
             seen, offset = (entry, None) if as_it_is else _seen(entry, path, name)
             leaves.append(Leaf(_dotted(path), path, seen, offset, tuple(entry.shape or ())))
     if not leaves:
@@ -320,7 +336,7 @@ def adapt_observation(
                 "joined by dots: rename one"
             )
         seen = spaces.Dict({leaf.name: leaf.space for leaf in leaves})
-        return ObservationAdapter(tuple(leaves), seen, tuple(unread))
+        return ObservationAdapter(tuple(leaves), seen, tuple(unread), in_jax)
     return ObservationAdapter(tuple(leaves), leaves[0].space)
 
 
