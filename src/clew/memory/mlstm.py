@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_rate
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, begin_open, check_heads
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, begin_open, check_heads
 from clew.memory.parts.chunkwise import without_nonfinite
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.maps import MemoryMap
@@ -190,7 +190,9 @@ class MLSTMMixer(ConvolvedMixer):
         self.epsilon, self.backend = float(epsilon), backend
 
     def init_heads(self) -> MLSTMState:
-        heads, head, dtype = self.num_heads, self.head_size, self.values.weight.dtype
+        """Zeros, of single precision at least."""
+        heads, head = self.num_heads, self.head_size
+        dtype = jnp.promote_types(self.values.weight.dtype, jnp.float32)
         return MLSTMState(jnp.zeros((heads, head + 1, head), dtype), jnp.zeros(heads, dtype))
 
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
@@ -209,12 +211,16 @@ class MLSTMMixer(ConvolvedMixer):
     def advance(
         self, heads: MLSTMState, terms: MLSTMInputs, start: Bool[Array, ""]
     ) -> tuple[MLSTMState, Float[Array, "heads head"]]:
-        return advance(heads, terms, start, self.epsilon)
+        terms, dtype = as_precise(heads.m.dtype, terms.value.dtype, terms)
+        heads, read = advance(heads, terms, start, self.epsilon)
+        return heads, read.astype(dtype)
 
     def advance_chunk(
         self, heads: MLSTMState, terms: MLSTMInputs, starts: Bool[Array, " time"]
     ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-        return advance_chunk(self.backend, heads, terms, starts, self.epsilon)
+        terms, dtype = as_precise(heads.m.dtype, terms.value.dtype, terms)
+        heads, read = advance_chunk(self.backend, heads, terms, starts, self.epsilon)
+        return heads, read.astype(dtype)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """f and log i of every head and step."""

@@ -16,7 +16,7 @@ from clew.errors import (
 )
 from clew.memory.base import select
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, like
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, like
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.linear_recurrence import ScanBackend, states_of
 from clew.memory.parts.maps import MemoryMap
@@ -102,12 +102,13 @@ class GriffinMixer(Mixer):
         self.backend = backend
 
     def init_state(self) -> GriffinState:
+        """Zeros, h of single precision at least."""
         inner, dtype = len(self.decay), self.decay.dtype
         if self.convolution is None:
             before = jnp.zeros((0, inner), dtype)
         else:
             before = self.convolution.init_state()
-        return GriffinState(jnp.zeros(inner, dtype), before)
+        return GriffinState(jnp.zeros(inner, jnp.promote_types(dtype, jnp.float32)), before)
 
     def step(
         self, state: GriffinState, x: Float[Array, " n"], start: Bool[Array, ""]
@@ -115,9 +116,9 @@ class GriffinMixer(Mixer):
         (u, v), before = self._branches(self.norm(x)), state.convolved
         if self.convolution is not None:
             before, u = self.convolution.step(before, u, start)
-        keep, add = self._terms(u)
+        (keep, add), dtype = self._terms(u, state.hidden.dtype)
         hidden = keep * select(start, jnp.zeros_like(state.hidden), state.hidden) + add
-        return GriffinState(hidden, before), self.output(hidden * jax.nn.gelu(v))
+        return GriffinState(hidden, before), self.output(hidden.astype(dtype) * jax.nn.gelu(v))
 
     def unroll(
         self, state: GriffinState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
@@ -126,8 +127,9 @@ class GriffinMixer(Mixer):
         (u, v), before = self._branches(self.norm(xs)), state.convolved
         if self.convolution is not None:
             before, u = self.convolution.unroll(before, u, starts)
-        hidden = states_of(*self._terms(u), state.hidden, starts, self.backend)
-        return GriffinState(hidden[-1], before), self.output(hidden * jax.nn.gelu(v))
+        terms, dtype = self._terms(u, state.hidden.dtype)
+        hidden = states_of(*terms, state.hidden, starts, self.backend)
+        return GriffinState(hidden[-1], before), self.output(hidden.astype(dtype) * jax.nn.gelu(v))
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """What is kept at every step, and how far the gate of inputs is open."""
@@ -146,14 +148,16 @@ class GriffinMixer(Mixer):
         r, i = (jax.nn.sigmoid(gate) for gate in jnp.split(self.gates(u), 2, axis=-1))
         return -SHARPNESS * r * like(jax.nn.softplus(-self.decay), r), i
 
-    def _terms(self, u: Float[Array, "*lead inner"]) -> tuple[Array, Array]:
-        """a_t, and sqrt(1 - a_t^2) * (i_t * u_t)."""
-        log_keep, opened = self._rates(u)
+    def _terms(
+        self, u: Float[Array, "*lead inner"], dtype: jnp.dtype
+    ) -> tuple[tuple[Array, Array], jnp.dtype]:
+        """a_t and sqrt(1 - a_t^2) * (i_t * u_t) in the type of h, and that of the outputs."""
+        (u, log_keep, opened), of_outputs = as_precise(dtype, u.dtype, (u, *self._rates(u)))
         square = -jnp.expm1(2.0 * log_keep)
         # Where the gate is shut to the last digit nothing is written, and the root has no slope.
         some = square > jnp.finfo(square.dtype).tiny
         root = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
-        return jnp.exp(log_keep), root * opened * u
+        return (jnp.exp(log_keep), root * opened * u), of_outputs
 
 
 def _check_blocks(inner: int, num_blocks: int) -> None:

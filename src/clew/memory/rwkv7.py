@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads, like, unit
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, check_heads, like, unit
 from clew.memory.parts.convolution import TokenShift
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import in_heads
@@ -102,16 +102,19 @@ class RWKV7Mixer(Mixer):
         self.backend = backend
 
     def init_state(self) -> RWKV7State:
+        """Zeros, the matrices of single precision at least."""
         heads, head = self.bonus.shape
-        return RWKV7State(jnp.zeros((heads, head, head), self.bonus.dtype), self.shift.init_state())
+        dtype = jnp.promote_types(self.bonus.dtype, jnp.float32)
+        return RWKV7State(jnp.zeros((heads, head, head), dtype), self.shift.init_state())
 
     def step(
         self, state: RWKV7State, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[RWKV7State, Float[Array, " n"]]:
         last, shifted = self.shift.step(state.last, self.norm(x), start)
         terms = self._terms(shifted)
-        heads, y = advance(state.heads, terms, start)
-        return RWKV7State(heads, last), self._finish(y, terms, shifted)
+        read, dtype = as_precise(state.heads.dtype, terms.value.dtype, terms)
+        heads, y = advance(state.heads, read, start)
+        return RWKV7State(heads, last), self._finish(y.astype(dtype), terms, shifted)
 
     def unroll(
         self, state: RWKV7State, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
@@ -119,8 +122,9 @@ class RWKV7Mixer(Mixer):
         """A chunk: what is shifted and all products at once, then the recurrence."""
         last, shifted = self.shift.unroll(state.last, self.norm(xs), starts)
         terms = self._terms(shifted)
-        heads, ys = advance_chunk(self.backend, state.heads, terms, starts)
-        return RWKV7State(heads, last), self._finish(ys, terms, shifted)
+        read, dtype = as_precise(state.heads.dtype, terms.value.dtype, terms)
+        heads, ys = advance_chunk(self.backend, state.heads, read, starts)
+        return RWKV7State(heads, last), self._finish(ys.astype(dtype), terms, shifted)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """w and a of every key and step."""

@@ -4,7 +4,7 @@ Everything here works on any leading axes, so that a whole chunk of time goes th
 """
 
 import math
-from typing import Literal
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,6 +14,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from clew.errors import DEEPEST, LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
 from clew.memory.parts.products import product
+
+Terms = TypeVar("Terms")
 
 Init = Literal["orthogonal", "lecun", "uniform"]
 INITS = ("orthogonal", "lecun", "uniform")
@@ -33,6 +35,19 @@ def check_heads(num_heads: int, head_size: int) -> None:
 def wide(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """In single precision at least."""
     return x if jnp.finfo(x.dtype).bits >= 32 else x.astype(jnp.float32)
+
+
+def as_precise(state: jnp.dtype, given: jnp.dtype, terms: Terms) -> tuple[Terms, jnp.dtype]:
+    """What a step reads in the type of a state that sums many of them, and the type of its outputs.
+
+    Args:
+        state: its type, which is single precision at least where the memory has made it: half of
+            it would lose what a long sum adds.
+        given: that of the inputs; outputs have it too, unless the state is wider than that.
+        terms: what a step reads.
+    """
+    made = jnp.promote_types(given, jnp.float32)
+    return jax.tree.map(lambda x: x.astype(state), terms), given if made == state else state
 
 
 def standardise(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.memory.base import State
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, as_precise
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.matrix_recurrence import (
     Matrix,
@@ -131,9 +131,10 @@ class MatrixMixer(ConvolvedMixer):
     def advance(
         self, heads: Matrix, terms: MatrixInputs, start: Bool[Array, ""]
     ) -> tuple[Matrix, Float[Array, "heads value"]]:
-        dtype, steps = _type_of_outputs(heads, terms), [_as_precise(heads, terms)]
+        terms, dtype = as_precise(heads.dtype, terms.value.dtype, terms)
+        steps = [terms]
         if self.steps_per_input > 1:
-            steps = [jax.tree.map(lambda x, i=i: x[i], *steps) for i in range(len(terms.key))]
+            steps = [jax.tree.map(lambda x, i=i: x[i], terms) for i in range(len(terms.key))]
         first, *rest = steps
         heads, y = advance(heads, first, start)
         for step in rest:
@@ -143,24 +144,13 @@ class MatrixMixer(ConvolvedMixer):
     def advance_chunk(
         self, heads: Matrix, terms: MatrixInputs, starts: Bool[Array, " time"]
     ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-        steps, dtype = self.steps_per_input, _type_of_outputs(heads, terms)
-        terms = _as_precise(heads, terms)
+        terms, dtype = as_precise(heads.dtype, terms.value.dtype, terms)
+        steps = self.steps_per_input
         if steps > 1:
             terms = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), terms)
             starts = jnp.zeros((len(starts), steps), bool).at[:, 0].set(starts).reshape(-1)
         heads, ys = advance_chunk(self.backend, heads, terms, starts)
         return heads, (ys[steps - 1 :: steps] if steps > 1 else ys).astype(dtype)
-
-
-def _as_precise(heads: Matrix, terms: MatrixInputs) -> MatrixInputs:
-    """What a step reads in the type of its state."""
-    return jax.tree.map(lambda x: x.astype(heads.dtype), terms)
-
-
-def _type_of_outputs(heads: Matrix, terms: MatrixInputs) -> jnp.dtype:
-    """That of the state where it is wider than `init_heads` makes it, else that of the inputs."""
-    made = jnp.promote_types(terms.value.dtype, jnp.float32)
-    return terms.value.dtype if made == heads.dtype else heads.dtype
 
 
 class GatedOutput(eqx.Module):
