@@ -213,3 +213,11 @@ def test_several_choices_that_are_not_counted_from_0() -> None:
     state, _ = stream.reset(jax.random.key(0))
     _, then = stream.step(state, jnp.array([2, 3]), jax.random.key(1))
     np.testing.assert_array_equal(shown, then.observation["previous_action"])
+
+
+def test_a_film_has_choices_as_the_task_takes_them() -> None:
+    task = CompiledTask("counted", Counted())
+    agent = agent_of(task)
+    actions = [clew.Policy(agent)(np.ones(1, np.float32), start=True)]
+    recording = next(task.recordings(agent, PlayConfig()))
+    np.testing.assert_array_equal(recording.actions[:1], actions)

@@ -34,10 +34,12 @@ class Counting(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"]}
 
-    def __init__(self, render_mode: str | None = None, box: bool = False, draws: Any = True):
+    def __init__(
+        self, render_mode: str | None = None, box: bool = False, draws: Any = True, first: int = 0
+    ):
         self.render_mode, self._draws = render_mode, draws
         self.observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(3)
+        self.action_space = gymnasium.spaces.Discrete(3, start=first)
         if box:
             self.action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 
@@ -103,6 +105,16 @@ def test_whole_episodes_with_their_pictures() -> None:
         chances = jax.nn.softmax(logits)[: recording.length]
         np.testing.assert_allclose(recording.values, values[: recording.length], atol=1e-5)
         np.testing.assert_allclose(recording.probabilities, chances, atol=1e-5)
+
+
+def test_actions_are_called_as_the_environment_calls_them() -> None:
+    """Where they are not counted from 0, and have no names."""
+    (recording,) = played(*make(env_options={"first": -1}), episodes=1)
+    assert recording.action_names == ("-1", "0", "1")
+    assert recording.actions.min() >= 0  # the places of their probabilities
+    taken = recording.action_names[recording.actions[0]]
+    (line,) = (line for line in text_frame(recording, 0).split("\n") if line.endswith("<"))
+    assert line.split()[0] == taken
 
 
 def test_the_seed_settles_everything() -> None:

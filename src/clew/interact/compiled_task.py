@@ -163,7 +163,7 @@ class CompiledTask(Task):
         self, agent: Agent, how: PlayConfig, statistics: Any = None
     ) -> Iterator[Recording]:
         how.validate()
-        env = self.stream.env
+        env, adapter = self.stream.env, self.adapter()
         play = compile_player(agent, self.stream, (*FILMED, "state"), how)
         for number in range(how.episodes):
             (played,) = play(jax.random.fold_in(jax.random.key(how.seed), number))
@@ -174,6 +174,8 @@ class CompiledTask(Task):
             )
             yield recording_of(
                 played,
+                agent,
+                adapter,
                 pictures=pictures if pictures[0] is not None else None,
                 texts=texts if texts[0] is not None else None,
                 action_names=env.action_names,

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, Shaped, UInt8
 
 from clew.agents.network import Agent, ReadMask
 from clew.errors import UserError
+from clew.interact.policy import PolicyAdapter
 
 
 class EpisodeTooLong(UserError):
@@ -111,7 +112,8 @@ class Recording(NamedTuple):
     observations: Any
     """[T, ...] what the agent saw before each action, or a dict of such arrays."""
     actions: np.ndarray
-    """[T] the actions taken, or [T, k] if each is k numbers."""
+    """[T] the actions taken, counted from 0 where they have probabilities; else as the environment
+    takes them, [T, k] if each is k numbers."""
     rewards: Float[np.ndarray, " time"]
     """Of each action, as the agent learned from it."""
     values: Float[np.ndarray, " time"]
@@ -238,17 +240,31 @@ def metrics_of_all(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [name for name in rows[0] if all(name in row for row in rows)]
 
 
-def recording_of(played: Played, **shown: Any) -> Recording:
+def recording_of(
+    played: Played,
+    agent: Agent,
+    adapter: PolicyAdapter,
+    *,
+    action_names: Sequence[str] = (),
+    **shown: Any,
+) -> Recording:
     """The recording of an episode of which `FILMED` was kept.
 
     Args:
         played: the episode.
-        shown: pictures, texts, names of the actions, the task's own rewards, if there are any.
+        agent: that played it.
+        adapter: between the environment and it.
+        action_names: of the task, if they have any.
+        shown: pictures, texts, the task's own rewards, if there are any.
     """
+    fields = {field: played.steps[name] for name, field in FILMED.items()}
+    if fields["probabilities"] is None:
+        fields["actions"] = adapter.taken(agent.distribution, fields["actions"])
     return Recording(
-        **{field: played.steps[name] for name, field in FILMED.items()},
+        **fields,
         ended=played.ended,
         metrics={name: float(value) for name, value in played.metrics.items()},
+        action_names=action_names or adapter.action_names,
         **shown,
     )
 

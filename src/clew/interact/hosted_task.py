@@ -207,7 +207,7 @@ class HostedTask(Task):
                     if now.ended[0]:
                         break
                     pictures.append(_picture(env))
-                yield _filmed(_played(rows, now, 0), pictures[: len(rows)], agent)
+                yield _filmed(_played(rows, now, 0), pictures[: len(rows)], agent, self.adapter())
                 if now.last[0]:
                     (now,) = step([stream], agent.distribution, [rows[-1]["action"]])
                 elif not now.start[0]:
@@ -421,15 +421,16 @@ def _played(
     return Played(steps, len(rows), ended, {} if ended == CUT else metrics)
 
 
-def _filmed(played: Played, pictures: list[Picture | None], agent: Agent) -> Recording:
-    steps = played.steps
-    if steps["probabilities"] is None:
-        steps["action"] = agent.distribution.decode(steps["action"])
-    own = steps["own_reward"]
+def _filmed(
+    played: Played, pictures: list[Picture | None], agent: Agent, adapter: PolicyAdapter
+) -> Recording:
+    own = played.steps["own_reward"]
     return recording_of(
         played,
+        agent,
+        adapter,
         pictures=None if pictures[0] is None else pictures,
-        own_rewards=None if np.array_equal(own, steps["reward"]) else own,
+        own_rewards=None if np.array_equal(own, played.steps["reward"]) else own,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
+from clew.agents.distributions import Distribution
 from clew.agents.encoders import Dense
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.masks import ActionMasks
@@ -56,6 +57,19 @@ class PolicyAdapter(NamedTuple):
         space = self.action_space
         choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
         return np.asarray(space.start) if choices else 0
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What the environment calls each action of a Discrete that is not counted from 0."""
+        space = self.own_action_space
+        if not isinstance(space, spaces.Discrete) or space.start == 0:
+            return ()
+        return tuple(str(space.start + action) for action in range(int(space.n)))
+
+    def taken(self, distribution: Distribution, kept: np.ndarray) -> np.ndarray:
+        """Actions [T, ...] as the environment takes them, of those that a distribution keeps."""
+        actions = np.asarray(distribution.decode(kept))
+        return actions if self.actions is None else self.actions(actions)
 
 
 class Moment(NamedTuple):
