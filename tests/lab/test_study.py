@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,9 +106,11 @@ MISTAKES = {
     "seeds must be integers as a tuple, got 5": {"seeds": 5},
     r"models\['gru'\] must be of type TrainConfig, got 'gru'": {"models": {"gru": "gru"}},
     r"settings\['a'\] must be of type Setting, got 'tmaze'": {"settings": {"a": "tmaze"}},
-    "settings must be a dict by name, got 'tmaze'": {"settings": "tmaze"},
+    "settings must be a dict, got 'tmaze'": {"settings": "tmaze"},
     "name of a study must be one for a folder, got ''": {"name": ""},
-    "name must be of type str, got 3": {"name": 3},
+    "name must be a string, got 3": {"name": 3},
+    "resumable must be True or False, got 'yes'": {"resumable": "yes"},
+    "score must be a string, got None": {"score": None},
     "settings must have text as names, got 5": {"settings": {5: SETTING}},
     r"memories\['own'\] must be of type str, got <class": {"memories": {"own": Cue}},
     r"tasks\['own'\] must be of type str, got <class": {"tasks": {"own": Cue}},
@@ -131,6 +134,15 @@ MISTAKES = {
     },
     r"weights\['gru'\] must be a finite number of at least 0, got 'x'": {"weights": {"gru": "x"}},
 }
+
+
+@pytest.mark.parametrize(("name", "value"), [("mix", 3), ("together", True), ("further_needs", [])])
+def test_an_impossible_setting_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"{name} of a setting must be a string, got "):
+        replace(SETTING, **{name: value})
+    with pytest.raises(UserError, match="the task must be a name, or a class"):
+        Setting(3)  # pyright: ignore[reportArgumentType]
+    assert Setting(Cue).env == f"{Cue.__module__}:Cue"  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("told", MISTAKES)
@@ -207,7 +219,7 @@ def test_a_setting_of_another_type_is_refused() -> None:
         replace(SETTING, floors={"random": None})
     with pytest.raises(UserError, match="decisions of a setting must be an integer of at least 1"):
         replace(SETTING, decisions=0)
-    with pytest.raises(UserError, match="learning of a setting must be a dict by name, got 0.1"):
+    with pytest.raises(UserError, match="learning of a setting must be a dict, got 0.1"):
         replace(SETTING, learning=0.1)
     with pytest.raises(UserError, match=r"further\['far'\] of a setting must be a dict by name"):
         replace(SETTING, further={"far": 5})

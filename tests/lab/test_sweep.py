@@ -5,6 +5,7 @@ import gc
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -407,6 +408,7 @@ MISTAKES = {
     f"{SWEEP} a2c.num_envs=4,8 --ray auto --workers 2": "--ray and --workers exclude each other",
     f"{SWEEP} env_options.corridor_length=3,4": "a sweep compares agents on one task: env_options.",
     f"{SWEEP} a2c.num_envs=4,8 --memories lstm none": "leave out --memory",
+    "sweep --vary a2c.num_envs=4,8 --memories gru,lstm": "got gru,lstm; spaces separate them",
     f"{SWEEP} a2c.num_envs=4,8 --trust": "--trust is for the run of --start-from",
     f"{SWEEP} a2c.num_envs=4,8 --workers -1": "workers must be an integer of at least 0",
 }
@@ -432,6 +434,15 @@ def test_a_wrong_sweep_is_one_line(words: str, capsys, monkeypatch, tmp_path: Pa
     error = capsys.readouterr().err
     assert MISTAKES[words] in error and error.count("\n") == 1
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("config", "tmaze"), ("vary", [1]), ("memories", "gru"), ("score", 3)]
+)
+def test_a_sweep_of_other_types_is_refused(name: str, value: Any) -> None:
+    given: dict[str, Any] = {"config": clew.TrainConfig(), "vary": SIZES, name: value}
+    with pytest.raises(UserError, match=f"{name} must be .*, got {re.escape(repr(value))}"):
+        Sweep(**given)
 
 
 def test_without_optuna_the_extra_is_named(capsys, monkeypatch) -> None:

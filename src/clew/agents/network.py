@@ -20,7 +20,14 @@ from clew.agents.encoders import Dense, EncoderConfig, make_encoder
 from clew.agents.heads import ActorCritic, Heads, MakeHeads, Outputs
 from clew.envs.base import Observation
 from clew.envs.spaces import MASK, ActionMask, without_mask
-from clew.errors import LARGEST_SIZE, Settings, UserError, require_at_least, require_choice
+from clew.errors import (
+    LARGEST_SIZE,
+    Settings,
+    UserError,
+    require_at_least,
+    require_choice,
+    require_finite,
+)
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
 from clew.memory.parts import initial
@@ -59,6 +66,7 @@ class NetworkConfig(EncoderConfig, Settings):
         require_choice("projection", self.projection, PROJECTIONS)
         require_choice("continuous", self.continuous, CONTINUOUS)
         require_choice("log_std", self.log_std, DEVIATIONS)
+        require_finite("initial_log_std", self.initial_log_std)
         require_at_least("noise_steps", self.noise_steps, 1)
         require_at_least("head_size", self.head_size, 0, LARGEST_SIZE)
 

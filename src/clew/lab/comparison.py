@@ -122,8 +122,9 @@ def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, Train
 
 
 def _require_several(what: str, names: Sequence[str]) -> None:
-    if len(names) < 2 or len(set(names)) < len(names):
-        hint = "; spaces separate them" if any("," in name for name in names) else ""
+    joined = any("," in name for name in names)
+    if joined or len(names) < 2 or len(set(names)) < len(names):
+        hint = "; spaces separate them" if joined else ""
         raise UserError(f"give two or more different {what}, got {' '.join(names) or 'none'}{hint}")
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -336,24 +336,10 @@ class TrainConfig(LearnerSettings):
         require_at_least("the number of updates", self.updates, 1)
 
     def check_types(self) -> None:
-        """Refuses strings, switches and lists of the wrong type; numbers are checked elsewhere.
-
-        Raises:
-            UserError: naming the setting, its value and what was expected.
-        """
-        for prefix, group in (("", self), *((f"{n}.", getattr(self, n)) for n in _GROUPS)):
-            hints = _hints(type(group))
-            for name, hint in hints.items():
-                value = getattr(group, name)
-                options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-                named = [_TYPES[k] for k in (get_origin(h) or h for h in options) if k in _TYPES]
-                if named and not fits(value, hint):
-                    expected = " or ".join(named)
-                    raise UserError(f"{prefix}{name} must be {expected}, got {one_line(value)}")
-                if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
-                    raise UserError(
-                        f"{prefix}{name} must have strings as keys, got {one_line(value)}"
-                    )
+        """Refuses settings of the wrong type, see `require_types`."""
+        require_types(self)
+        for name in _GROUPS:
+            require_types(getattr(self, name), f"{name}.{{}}")
 
     def _validate_algorithm(self) -> None:
         if is_reference(self.algorithm):
@@ -430,7 +416,13 @@ _NEWER = (
 )
 SEEDS = 2**32
 """How many different seeds there are."""
-_TYPES = {str: "a string", bool: "True or False", tuple: "a tuple", dict: "a dict"}
+_TYPES = {
+    str: "a string",
+    bool: "True or False",
+    tuple: "a tuple",
+    dict: "a dict",
+    Mapping: "a dict",
+}
 BESIDE = ("loggers", "wandb", "devices", "device_threads", "host")
 """Settings that no number of a run depends on, but for rounding and where an environment failed; a
 resumed run may change them."""
@@ -478,6 +470,28 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
     return TrainConfig(**values, **made)
 
 
+def require_types(settings: Any, called: str = "{}") -> None:
+    """Refuses strings, switches, lists and groups of the wrong type; numbers are checked elsewhere.
+
+    Args:
+        settings: a dataclass.
+        called: what messages call a setting, with its name in place of {}.
+
+    Raises:
+        UserError: naming the setting, its value and what was expected.
+    """
+    for name, hint in _hints(type(settings)).items():
+        value, said = getattr(settings, name), called.format(name)
+        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        kinds = [get_origin(option) or option for option in options]
+        named = [_TYPES[kind] for kind in kinds if kind in _TYPES]
+        named += [f"of type {kind.__name__}" for kind in kinds if dataclasses.is_dataclass(kind)]
+        if named and not fits(value, hint):
+            raise UserError(f"{said} must be {' or '.join(named)}, got {one_line(value)}")
+        if dict in kinds and not all(isinstance(key, str) for key in value or ()):
+            raise UserError(f"{said} must have strings as keys, got {one_line(value)}")
+
+
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     """The types of a group's settings."""
@@ -502,7 +516,9 @@ def fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) in (tuple, list):
         of = get_args(hint)[0]
         return isinstance(value, tuple | list) and all(fits(one, of) for one in value)
-    return isinstance(value, dict) if get_origin(hint) is dict else True
+    if dataclasses.is_dataclass(hint):
+        return isinstance(value, cast(type, hint))
+    return isinstance(value, Mapping) if get_origin(hint) in (dict, Mapping) else True
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:

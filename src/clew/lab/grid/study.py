@@ -18,8 +18,8 @@ from clew.errors import (
     unknown_name,
 )
 from clew.memory import MEMORIES
-from clew.names import resolve
-from clew.run.config import TrainConfig, keep_python_numbers
+from clew.names import recorded_name, resolve
+from clew.run.config import TrainConfig, keep_python_numbers, require_types
 
 _PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
 
@@ -65,6 +65,9 @@ class Setting:
 
     def __post_init__(self) -> None:
         keep_python_numbers(self)
+        if not isinstance(self.env, str):
+            object.__setattr__(self, "env", recorded_name("task", self.env))
+        require_types(self, "{} of a setting")
         for name in ("options", "floors", "learning", "further"):
             _require_names(f"{name} of a setting", getattr(self, name))
         for name, options in self.further.items():
@@ -101,8 +104,7 @@ class Evaluation:
         keep_python_numbers(self)
         for name, least in (("episodes", 0), ("seed", 0), ("max_steps", 1)):
             require_at_least(f"evaluation.{name}", getattr(self, name), least)
-        for name in ("greedy", "stream"):
-            _require_kind(f"evaluation.{name}", getattr(self, name), bool)
+        require_types(self, "evaluation.{}")
 
 
 class Cell(NamedTuple):
@@ -130,7 +132,7 @@ class Study:
     """Name of each model to its settings."""
     settings: Mapping[str, Setting]
     """Name of each form of the task."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: Sequence[int] = (0, 1, 2)
     """Seeds of every model in every setting; any different numbers from 0."""
     episodes: int | None = None
     """Budget of each training in episodes; needs the settings' `decisions`. Or give `steps`."""
@@ -191,13 +193,11 @@ class Study:
 
     def _check_kinds(self) -> None:
         """Refuses fields of another type, before anything is read from them."""
-        _require_kind("name", self.name, str)
+        require_types(self)
         if not self.name.strip("./ "):
             raise UserError(f"name of a study must be one for a folder, got {self.name!r}")
         for name in ("models", "settings", "memories", "tasks", "weights"):
             _require_names(name, getattr(self, name))
-        _require_kind("expected", self.expected, Mapping)
-        _require_kind("evaluation", self.evaluation, Evaluation)
         for group, kind in (
             ("models", TrainConfig),
             ("settings", Setting),

@@ -46,7 +46,13 @@ from clew.lab.sweep.trials import (
 )
 from clew.run import folder
 from clew.run.build import make_parts, make_task
-from clew.run.config import TrainConfig, config_from_json, differences, keep_python_numbers
+from clew.run.config import (
+    TrainConfig,
+    config_from_json,
+    differences,
+    keep_python_numbers,
+    require_types,
+)
 from clew.run.folder import by_reference
 from clew.run.start import read_shared_start
 
@@ -95,6 +101,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         keep_python_numbers(self)
+        require_types(self)
         for name in ("trials", "fresh_seeds", "episodes"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("at_once", self.at_once, 0)
@@ -102,7 +109,7 @@ class Sweep:
     def configs(self) -> dict[str, TrainConfig]:
         """The settings of every memory, by its name; they differ in nothing but the memory."""
         config = by_reference(self.config).config
-        if len(self.memories) > 1:
+        if len(self.memories) > 1 or "," in "".join(self.memories):
             return settings_of(config, self.memories)
         memory = self.memories[0] if self.memories else config.memory
         return {memory: replace(config, memory=memory)}
