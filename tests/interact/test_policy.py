@@ -12,11 +12,12 @@ from gymnasium import spaces
 
 import clew
 from clew.agents.network import NetworkConfig, make_agent
+from clew.deploy.policy import trained_wrappers
 from clew.envs.base import Environment, Transition
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.compiled_task import CompiledTask
-from clew.interact.policy import Moment, TrainedWrappers
+from clew.interact.policy import Moment
 from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
@@ -205,7 +206,7 @@ def test_an_action_without_an_axis() -> None:
 def test_several_choices_that_are_not_counted_from_0() -> None:
     """The previous action is shown as it was in training."""
     task = CompiledTask("counted", Counted(), WrapperConfig(previous_action=True))
-    seen = TrainedWrappers(task.adapter())
+    seen = trained_wrappers(task.adapter())
     seen.observe(Moment(np.ones(1, np.float32), True, None))
     np.testing.assert_array_equal(seen.act(np.array([2, 3])), [2, 3])
     shown = seen.observe(Moment(np.ones(1, np.float32), False, 0.0))["previous_action"]

@@ -72,15 +72,15 @@ def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Spac
 
 def trained_wrappers(adapter: PolicyAdapter) -> TrainedWrappers:
     """The wrappers of training for the policy of a run, which refuses what its export refuses."""
-    read = Reader(map(_observation_entry, adapter.observations.leaves))
+    reader = Reader(map(_observation_entry, adapter.observations.leaves))
 
-    def check(observation: Any) -> None:
+    def read(observation: Any) -> list[np.ndarray]:
         try:
-            read(observation)
+            return list(reader(observation).values())
         except PolicyError as error:
             raise UserError(str(error)) from error
 
-    return TrainedWrappers(adapter, check)
+    return TrainedWrappers(adapter, read)
 
 
 class PolicyStep:

@@ -99,13 +99,12 @@ class TrainedWrappers:
 
     Args:
         adapter: of the task.
-        check: refuses an observation that the task does not give, with a `UserError`.
+        read: the array of each leaf of an observation, or a `UserError` for one that the task does
+            not give.
     """
 
-    def __init__(
-        self, adapter: PolicyAdapter, check: Callable[[Any], object] = lambda observation: None
-    ):
-        self._adapter, self._masks, self._check = adapter, adapter.masks, check
+    def __init__(self, adapter: PolicyAdapter, read: Callable[[Any], list[np.ndarray]]):
+        self._adapter, self._masks, self._read = adapter, adapter.masks, read
         self._wrappers = VectorWrappers(
             adapter.wrappers, adapter.unmasked, adapter.action_space, 1, frozen=True
         )
@@ -119,7 +118,7 @@ class TrainedWrappers:
             UserError: if the observation is none of its space, the reward or the action mask is
                 missing, or the mask allows nothing.
         """
-        self._check(now.observation)
+        read = self._read(now.observation)
         if now.start:
             self._wrappers.begin()
             self._taken = None
@@ -131,10 +130,13 @@ class TrainedWrappers:
         counted, start = np.array([not now.start]), np.array([now.start])
         given = np.array([0.0 if now.start or now.reward is None else now.reward], np.float32)
         earned = self._wrappers.reward(given, counted, np.zeros(1, bool))
-        raw = jax.tree.map(lambda x: x[None], self._adapter.observations(now.observation))
+        observations = self._adapter.observations
+        raw = observations.named(
+            [leaf.adapt(x[None]) for leaf, x in zip(observations.leaves, read, strict=True)]
+        )
         raw, mask = self._split(raw, now.action_mask)
         seen = self._wrappers.observe(raw, self._taken, earned, start, np.array([now.ended]))
-        seen = self._adapter.observations.nested(seen)
+        seen = observations.nested(seen)
         seen = seen if mask is None else join_mask(seen, mask != 0)
         return jax.tree.map(lambda x: x[0], seen)
 
