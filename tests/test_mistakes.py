@@ -16,8 +16,10 @@ import slips_of_memories
 from clew import stats
 from clew.cli import run
 from clew.errors import UserError
+from clew.inspect import Questions
 from clew.run.build import make_parts
 from clew.run.progress import Quiet
+from clew.watch import Viewing
 from small_run import Watch
 
 KEY = jax.random.key(0)
@@ -404,6 +406,16 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "env as an instance": (lambda: clew.TrainConfig(env=clew.make_env("tmaze")), "be a name"),
     "algorithm as a number": (lambda: clew.TrainConfig(algorithm=1), "must be a name"),
     "encoder as a number": (lambda: clew.NetworkConfig(encoder=1), "must be a name"),
+    "a film's greedy as text": (lambda: Viewing(greedy="no").validate(), "greedy must be True or"),
+    "a probe as text": (
+        lambda: Questions(probe="cue").validate(),
+        "probe must be a tuple, got 'cue",
+    ),
+    "a share as text": (lambda: Questions(share="x").validate(), "share must be a finite number"),
+    "a deviation as text": (
+        lambda: validated(network=clew.NetworkConfig(initial_log_std="wide")),
+        "initial_log_std must be a finite number, got 'wide'",
+    ),
     "steps as text": (lambda: validated(steps="many"), "steps"),
     "steps as a float": (lambda: validated(steps=1e6), "steps must be an integer"),
     "a size of NumPy's": (

@@ -7,8 +7,16 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
-from clew.errors import Settings, UserError, require_at_least, require_choice, unknown_name
+from clew.errors import (
+    Settings,
+    UserError,
+    require_at_least,
+    require_choice,
+    require_rate,
+    unknown_name,
+)
 from clew.interact.episodes import Episodes
+from clew.run.config import require_types
 
 MOST_LABELS = 4
 """Labels that are probed unless some are chosen."""
@@ -41,12 +49,14 @@ class Questions(Settings):
     """Of the probe's folds."""
 
     def validate(self) -> None:
+        require_types(self)
         for name in ("influence_episodes", "map_episodes"):
             require_at_least(name, getattr(self, name), 1)
         require_at_least("every", self.every, 0)
         require_at_least("at", self.at, -1)
         require_at_least("probe_points", self.probe_points, 2)
         require_choice("reference", self.reference, ("zeros", "mean"))
+        require_rate("share", self.share)
         if not 0 < self.share <= 1:
             raise UserError(f"share must be above 0 and at most 1, got {self.share!r}")
 

@@ -13,6 +13,7 @@ from clew.inspect.run import describe_task, with_whole_gradient
 from clew.interact.episodes import Recording
 from clew.interact.task import PlayConfig
 from clew.run import folder, machine
+from clew.run.config import require_types
 from clew.run.load import load_agent
 from clew.run.trust import require
 from clew.watch.film import Caption, Film, shown_steps
@@ -45,6 +46,7 @@ class Viewing(Settings):
     """Frames a second."""
 
     def validate(self) -> None:
+        require_types(self)
         for name in ("episodes", "max_frames", "max_steps"):
             require_at_least(name, getattr(self, name), 1)
         for name in ("seed", "seed_index"):
