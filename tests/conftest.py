@@ -40,8 +40,11 @@ if os.environ.setdefault("CLEW_TESTS", "slow") == "fast":
 import jax
 import pytest
 from jax._src.interpreters import mlir
+from matplotlib.figure import Figure
 
+from clew.files import write_file
 from clew.memory.parts import initial
+from clew.report import curves
 
 # The count of cases at the end of a session, the choice of a tenth of the slow tests, and packages
 # that stand for Memory Maze's and gymnax.
@@ -77,8 +80,26 @@ def share_contexts(programs: int = 100) -> None:
     mlir.make_ir_context = shared
 
 
+def leave_curves_unpainted() -> None:
+    """Has trainings make the figure of their curve, but paint no picture of it.
+
+    Matplotlib takes a fifth of a second for that, which was a quarter of the time of the tests that
+    train small runs. A picture of any other name than curve.png is painted.
+    """
+    paint = curves.save
+
+    def save(figure: Figure, path: Path) -> Path:
+        if path.name != "curve.png":
+            return paint(figure, path)
+        write_file(path, [])
+        return path
+
+    curves.save = save
+
+
 if os.environ["CLEW_TESTS"] == "fast":
     share_contexts()
+    leave_curves_unpainted()
     # Tests draw small weights; without optimisation, the numbers that none of them takes cost them
     # a twentieth of their time.
     initial._FEWEST = 2**12

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from clew.errors import UserError
-from clew.report.curves import curves, plot_runs, runs_figure
+from clew.report.curves import curves, mean_and_band, plot_runs, runs_figure
 from clew.run.metrics import read_rows
+from clew.stats import bootstrap_interval
 
 
 def row(steps: int, episodes: list[int], success: list[float | None]) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def test_pictures_are_written_whole(tmp_path: Path) -> None:
     run = write(tmp_path / "a", ROWS, tail='{"steps": 5')  # a row cut short by a kill
     rows = read_rows(run)
     assert len(rows) == 4
-    one = plot_runs({"a": rows}, run / "curve.png")
+    one = plot_runs({"a": rows}, run / "a.png")
     both = plot_runs({"a": rows, "b": ROWS[2:]}, tmp_path / "pictures/ab.png")
     for path in (one, both):
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -55,6 +56,18 @@ def test_a_picture_says_how_many_seeds_each_run_has() -> None:
     figure = runs_figure({"a": ROWS, "b": three})
     assert "thin: 2 to 3 seeds" in figure.axes[0].get_title(loc="left")
     assert "thin: 3 seeds" in runs_figure({"b": three}).axes[0].get_title(loc="left")
+
+
+def test_a_band_is_that_of_three_seeds_or_more() -> None:
+    values = np.array([[0.0, 1.0], [np.nan, 0.5], [1.0, 0.75]])
+    mean, low, high = mean_and_band(values)
+    np.testing.assert_array_equal(mean, [np.nan, 0.75])
+    assert tuple(x[1] for x in (mean, low, high)) == bootstrap_interval(
+        values[:, 1], resamples=999, method="percentile"
+    )
+    mean, low, high = mean_and_band(values[1:])
+    np.testing.assert_array_equal(mean, [np.nan, 0.625])
+    assert np.isnan([low, high]).all()
 
 
 def test_no_run_is_said(tmp_path: Path) -> None:

@@ -121,14 +121,16 @@ def _draw_run(axes: Axes, data: Curves, label: str, colour: str) -> None:
 
 
 def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over seeds with its bootstrap interval at each point.
+    """Mean over seeds with its bootstrap interval at each point, for three seeds or more.
 
     Of the seeds that have a value anywhere; NaN until all of these have one, since the first ones
-    to end an episode are no sample of all.
+    to end an episode are no sample of all. The ends are NaN with fewer than three seeds.
     """
     bands = np.full((3, values.shape[1]), np.nan)
     known = values[np.isfinite(values).any(axis=1)]
     for index, column in enumerate(known.T):
         if column.size and np.isfinite(column).all():
-            bands[:, index] = bootstrap_interval(column, resamples=999, method="percentile")
+            bands[0, index] = column.mean()
+            if len(values) > 2:
+                bands[:, index] = bootstrap_interval(column, resamples=999, method="percentile")
     return bands[0], bands[1], bands[2]
