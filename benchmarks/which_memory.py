@@ -57,6 +57,7 @@ def columns() -> list[Column]:
         Column("bits\nthat are\nreplaced", mazes, float(np.mean(mazes["none"]))),
         Column("sixteen\npairs", pairs(), 0.12),
         Column("a list\nof five", by_memory(rows("lists"), "cards-5"), 0.2),
+        Column("a list\nof ten", by_memory(rows("lists"), "cards-10"), 0.1),
         popgym("three\nsteps\nback", "repeat-previous"),
         popgym("speeds", "position-only-pendulum"),
         popgym("speeds\nunder\nnoise", "noisy-position-only-cartpole"),
