@@ -49,6 +49,7 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
     if words[1] == "train":
         env = words[words.index("--env") + 1]
         assert need in advice.needs_of(env, ["env_options.num_bits"])
+        accept(words[2:])
         assert set(shlex.split(" ".join(need.words))) <= {*words, "10"}, "as on one's own task"
     assert advice.need(need.word) == need
 
@@ -203,7 +204,7 @@ def test_needs_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) ->
     assert run(words) == 0
     said = capsys.readouterr().out
     assert "All of them: not in one command, their options differ\n" in said
-    assert "a lower discount" not in said, "one of them wants a high one"
+    assert "another discount" not in said, "one of them wants a high one"
     assert run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["task"]["together"] is None
 
@@ -215,6 +216,9 @@ def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(set(every)) == len(every)
     assert run(["advise", "--need", "recent", "--need", "hidden"]) == 2
     assert "--need is given twice" in capsys.readouterr().err
+    for several in ("cue,places", "cue places"):
+        assert run(["advise", "--need", several]) == 2
+        assert "words of their own: --need cue places" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(["advise", "--help"])
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
@@ -268,3 +272,79 @@ def test_the_picture_shows_the_rows() -> None:
     assert pairs.share("mlstm") > 0.9 and pairs.share("gru") == 0
     assert back.share("gru") == pytest.approx((0.996 + 0.49) / 1.49, abs=0.01)
     assert np.isnan(back.share("position_mlp"))
+
+
+def test_what_an_untrained_agent_earns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it is always the same, it may be what is hard."""
+    assert run(["advise", "--env", "tmaze"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "return -100 in each of them: to find a better one may be what is hard here" in said
+    assert run(["advise", "--env", "memory_chain"]) == 0
+    assert "-1 to 1" in capsys.readouterr().out
+    assert run(["advise", "--env", "memory_chain", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["task"]["returns"] == [-1.0, 1.0]
+
+
+def accept(args: list[str]) -> TrainConfig:
+    """Settings that a command line makes, refused as `clew train` would."""
+    parsed = parse(TrainCommand, args, command="train", about="", default=default_command(args))
+    parsed.config.validate()
+    return parsed.config
+
+
+def printed(said: str) -> list[TrainConfig]:
+    """Settings of every `clew compare` there, with each of its memories."""
+    found = []
+    for line in said.splitlines():
+        if "clew compare --memories " in line:
+            words = shlex.split(line.split("clew compare --memories ")[1])
+            start = words.index("--env")
+            config = accept(words[start:])
+            found += comparison.settings_of(config, words[:start]).values()
+    return found
+
+
+@pytest.mark.parametrize("env", ["labelled:Labelled", "memory_chain", "gymnasium:Pendulum-v1"])
+def test_what_is_printed_is_accepted(env: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """For every need, on tasks in JAX and not, with one choice and with numbers."""
+    every = [one.word for one in advice.needs()]
+    assert run(["advise", "--env", env, "--need", *every]) == 0
+    configs = printed(capsys.readouterr().out)
+    assert len(configs) > 2 * len(every)
+    for config in configs:
+        config.validate()
+
+
+@pytest.mark.parametrize(
+    ("need", "options"),
+    [
+        (["cue"], "--a2c.rollout-length 201"),
+        (
+            ["counts", "places"],
+            "--algorithm ppo --ppo.rollout-length 201 --ppo.sequence-length 201",
+        ),
+        (["cue", "noise"], "--algorithm ppo --ppo.rollout-length 201 --ppo.sequence-length 201"),
+    ],
+)
+def test_gradients_of_the_learner_that_is_used_reach_back(
+    need: list[str], options: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A2C learns from rollouts, PPO from sequences; and what the command says is accepted."""
+    words = ["advise", "--env", "memory_chain", "--env-options", "memory_length=200", "--need"]
+    assert run([*words, *need]) == 0
+    said = capsys.readouterr().out
+    assert options in said and "gradients go back" not in said
+    assert printed(said)
+
+
+def test_longer_than_gradients_reach(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["advise", "--env", "memory_chain", "--env-options", "memory_length=999", "--need"]
+    assert run([*words, "cue"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--a2c.rollout-length 256 reach: gradients go back 256 steps there" in said
+    assert "episodes have up to 1,000: what has to be held for longer is not taught" in said
+    assert run([*words, "recent"]) == 0
+    assert "not taught" not in capsys.readouterr().out
+    assert run(["advise", "--env", "labelled:Labelled", "--env-options", "lengths=[100]"]) == 0
+    reach = "--ppo.rollout-length 100 --ppo.sequence-length 100"
+    assert f"--algorithm r2d2, {reach}, more steps" in capsys.readouterr().out

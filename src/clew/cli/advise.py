@@ -5,7 +5,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
@@ -23,6 +23,10 @@ from clew.lab.advice import Need, Tried
 from clew.run.config import TrainConfig
 from clew.run.folder import slug
 
+if TYPE_CHECKING:
+    from clew.agents.network import Agent
+    from clew.interact import task as tasks
+
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
 and where nothing is known says that. With a task, given as for clew train, it shows the task as an
 agent sees it, how long an untrained agent's episodes are, and a clew compare for it. Nothing is
@@ -31,8 +35,8 @@ trained."""
 EPISODES, LONGEST, FIRST, PATIENCE = 16, 5_000, 200, 300.0
 """Episodes that are played, and steps after which one is given up; where the task is stepped in
 Python after the first few, if it would take more seconds than this to go on."""
-READ = 512
-"""Most steps of a sequence in commands for PPO where something may have to be held for long."""
+READ = {"a2c": 256, "ppo": 512}
+"""Most steps that gradients reach back in commands where something may have to be held for long."""
 LIMIT = 1_000
 """Steps of an episode in commands for tasks that have no end."""
 OWN = ("--need", "--json", "--no-json")
@@ -138,13 +142,8 @@ class Task:
             needs: what has to be remembered there.
             asked: whether that was said with the question.
         """
-        config, steps = self._config, self._seen["episode_steps"]
-        seen = [
-            ["observation", self._seen["observation"]],
-            ["actions", self._seen["actions"]],
-            ["episode", _length(steps, self._seen["played"], config.wrappers.time_limit)],
-        ]
-        print_table("", ["task", config.env], seen)
+        config = self._config
+        print_table("", ["task", config.env], self._rows())
         print()
         very, near = self._tried()
         for one, command in very:
@@ -155,6 +154,7 @@ class Task:
             print(_text(need))
             if not very:
                 print(f"  your task: {self._for([need])}")
+                print(self._too_far(need), end="")
             print()
         together = self._for(needs)
         if len(needs) > 1:
@@ -179,14 +179,26 @@ class Task:
             f"{self._otherwise(needs)}."
         )
 
+    def _rows(self) -> list[list[str]]:
+        """What was seen of it, as a table."""
+        seen, limit = self._seen, self._config.wrappers.time_limit
+        rows = [
+            ["observation", seen["observation"]],
+            ["actions", seen["actions"]],
+            ["episode", _length(seen["episode_steps"], seen["played"], limit)],
+        ]
+        return rows + ([["return", _earned(*seen["returns"])]] if seen["returns"] else [])
+
     def _otherwise(self, needs: Sequence[Need]) -> str:
         """What else often decides, but for what the commands say already."""
         said = " ".join(option for need in needs for option in need.words).split()
         learners = ["ppo", *(["r2d2"] if self._seen["discrete"] else [])]
         learners = ["ppo", "sac"] if self._seen["bounded"] else learners
         others = [f"--algorithm {n}" for n in learners if n not in (self._config.algorithm, *said)]
+        if not needs:
+            others += filter(None, [" ".join(self._reach(self._config.algorithm))])
         others += ["more steps"]
-        others += [] if any("gamma" in word for word in said) else ["a lower discount"]
+        others += [] if any("gamma" in word for word in said) else ["another discount"]
         others += [] if "--wrappers.previous-action" in said else ["--wrappers.previous-action"]
         return " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
 
@@ -195,19 +207,42 @@ class Task:
         options = list(dict.fromkeys(option for need in needs for option in need.words))
         if len({option.split()[0] for option in options}) < len(options):
             return None
-        return self._command(_compared(needs), [*options, *self._reach(needs)])
+        if any(need.far for need in needs):
+            options += self._reach(self._algorithm(needs))
+        return self._command(_compared(needs), options)
 
-    def _reach(self, needs: Sequence[Need]) -> list[str]:
-        """Options by which PPO learns from whole episodes, where something is held over them."""
+    def _algorithm(self, needs: Sequence[Need]) -> str:
+        """The learner of the command for some needs."""
+        named = [w.split()[1] for n in needs for w in n.words if w.startswith("--algorithm ")]
+        return named[0] if named else self._config.algorithm
+
+    def _longest(self) -> int:
+        """Steps of the longest episode in a command."""
+        steps = self._seen["episode_steps"]
+        return steps[1] if steps else self._config.wrappers.time_limit or LIMIT
+
+    def _reach(self, algorithm: str) -> list[str]:
+        """Options by which gradients reach back over a whole episode, or as far as is sensible."""
+        from clew.agents.learners.a2c import A2CConfig  # start: JAX takes a second
         from clew.agents.learners.ppo import PPOConfig  # start: JAX takes a second
 
-        learning, steps = self._config.learning, self._seen["episode_steps"]
-        length = min(READ, steps[1] if steps else LIMIT)
-        if not isinstance(learning, PPOConfig) or not any(need.far for need in needs):
-            return []
-        if length <= learning.sequence_length:
-            return []
-        return [f"--ppo.rollout-length {length}", f"--ppo.sequence-length {length}"]
+        learning = replace(self._config, algorithm=algorithm).learning
+        length = min(READ.get(algorithm, 0), self._longest())
+        if isinstance(learning, PPOConfig) and length > learning.sequence_length:
+            return [f"--ppo.rollout-length {length}", f"--ppo.sequence-length {length}"]
+        if isinstance(learning, A2CConfig) and length > learning.rollout_length:
+            return [f"--a2c.rollout-length {length}"]
+        return []
+
+    def _too_far(self, need: Need) -> str:
+        """A line where something may have to be held for longer than gradients reach."""
+        most, longest = READ.get(self._algorithm([need]), 0), self._longest()
+        if not need.far or longest <= most:
+            return ""
+        return (
+            f"  reach:     gradients go back {most:,} steps there, and episodes have up to "
+            f"{longest:,}: what\n             has to be held for longer is not taught\n"
+        )
 
     def _command(
         self,
@@ -266,35 +301,22 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
         "options", the task's with their defaults; "observation" and "actions" as text; "hidden",
         whether wrappers leave something out of an observation; "bounded", whether actions are
         numbers with limits, and "discrete", whether one is a choice; "episode_steps", those of the
-        shortest and the longest, None if one went on for more than "played"; "input_size", what a
-        memory reads.
+        shortest and the longest, and "returns", the lowest and the highest, both None if one went
+        on for more than "played"; "input_size", what a memory reads.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
     """
-    import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
 
     from clew.bridges.gymnasium.task import option_defaults  # start: JAX takes a second
     from clew.bridges.make import env_options  # start: JAX takes a second
     from clew.interact import make_task  # start: JAX takes a second
-    from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
     from clew.run.build import build_agent, make_parts  # start: JAX takes a second
 
     parts = make_parts(config)
     agent = build_agent(parts.config, parts.task, jax.random.key(0))
-    params, static = eqx.partition(agent, eqx.is_array)
-    steps, played, began = None, LONGEST, time.monotonic()
-    limits = parts.task.program(compiled=lambda _: (LONGEST,), hosted=lambda _: (FIRST, LONGEST))
-    for played in limits:
-        evaluate = parts.task.evaluator(static, greedy=False, max_steps=played)
-        try:
-            lengths = evaluate(params, parts.task.statistics(), EPISODES, (0, 0))["length"]
-            steps = [int(np.min(lengths)), int(np.max(lengths))]
-            break
-        except EpisodeTooLong:
-            if (time.monotonic() - began) * LONGEST / played > PATIENCE:
-                break
+    found, played = _play(parts.task, agent)
     task, keep = parts.task, config.wrappers.keep
     whole = make_task(config.env, config.env_options, replace(config.wrappers, keep=None))
     return {
@@ -308,10 +330,30 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
         "actions": _described(task.action_space),
         "bounded": isinstance(task.action_space, Box) and task.action_space.is_bounded(),
         "discrete": isinstance(task.action_space, Discrete),
-        "episode_steps": steps,
+        "episode_steps": list(map(int, _bounds(found["length"]))) if found else None,
+        "returns": _bounds(found["return"]) if found else None,
         "played": played,
         "input_size": agent.memory.input_size,
     }
+
+
+def _play(task: "tasks.Task", agent: "Agent") -> tuple[dict[str, np.ndarray], int]:
+    """What episodes were, empty if one went on for more than the steps that are told too."""
+    import equinox as eqx  # start: JAX takes a second
+
+    from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
+
+    params, static = eqx.partition(agent, eqx.is_array)
+    played, began = LONGEST, time.monotonic()
+    limits = task.program(compiled=lambda _: (LONGEST,), hosted=lambda _: (FIRST, LONGEST))
+    for played in limits:
+        evaluate = task.evaluator(static, greedy=False, max_steps=played)
+        try:
+            return evaluate(params, task.statistics(), EPISODES, (0, 0)), played
+        except EpisodeTooLong:
+            if (time.monotonic() - began) * LONGEST / played > PATIENCE:
+                break
+    return {}, played
 
 
 def _described(space: Space[Any]) -> str:
@@ -331,6 +373,21 @@ def _length(steps: list[int] | None, played: int, limit: int | None) -> str:
     low, high = steps
     length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
     return f"{length} ({EPISODES} episodes of an untrained agent)"
+
+
+def _earned(low: float, high: float) -> str:
+    """What an untrained agent's episodes earn."""
+    least, most = f"{low:.4g}", f"{high:.4g}"
+    if least != most:
+        return f"{least} to {most}"
+    return (
+        f"{least} in each of them: to find a better one may be what is hard here, and no memory "
+        "helps with that"
+    )
+
+
+def _bounds(values: np.ndarray) -> list[float]:
+    return [float(np.min(values)), float(np.max(values))]
 
 
 def _text(need: Need) -> str:

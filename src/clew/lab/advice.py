@@ -125,6 +125,8 @@ def need(word: str) -> Need:
         UserError: for an unknown word, with the nearest one.
     """
     known = {name: one for one in needs() for name in (one.word, *one.also)}
+    if len(parts := word.replace(",", " ").split()) > 1:
+        raise UserError(f"needs are words of their own: --need {' '.join(parts)}")
     if word.lower() not in known:
         error = unknown_name("need", word, (one.word for one in needs()))
         raise UserError(f"{error}; clew advise says what they mean")
