@@ -80,8 +80,9 @@ def by_memory(
     """The scores of a study's rows, of one of its settings or of all."""
     found: Scores = {}
     for row in rows:
+        memory: str = row["model"]
         if not setting or row["setting"] == setting:
-            found.setdefault(OTHER_NAMES.get(row["model"], row["model"]), []).append(score(row))
+            found.setdefault(OTHER_NAMES.get(memory, memory), []).append(score(row))
     return found
 
 

@@ -485,7 +485,8 @@ def require_types(settings: Any, called: str = "{}") -> None:
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         kinds = [get_origin(option) or option for option in options]
         named = [_TYPES[kind] for kind in kinds if kind in _TYPES]
-        named += [f"of type {kind.__name__}" for kind in kinds if dataclasses.is_dataclass(kind)]
+        groups = [k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)]
+        named += [f"of type {group.__name__}" for group in groups]
         if named and not fits(value, hint):
             raise UserError(f"{said} must be {' or '.join(named)}, got {one_line(value)}")
         if dict in kinds and not all(isinstance(key, str) for key in value or ()):

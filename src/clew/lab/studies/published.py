@@ -100,7 +100,7 @@ class PublishedStudy(Generic[Options]):
     "module:function"; without one, a report has the form of any study's."""
 
 
-def first_seeds(own: tuple[int, ...], count: int) -> tuple[int, ...]:
+def first_seeds(own: Sequence[int], count: int) -> tuple[int, ...]:
     """The first `count` of a study's seeds, then the smallest numbers that are not among them."""
     others = (n for n in range(len(own) + count) if n not in own)
     return (*own[:count], *(next(others) for _ in range(count - len(own))))
