@@ -9,6 +9,7 @@ column has agents of one size, learner and budget; nothing is trained here.
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,7 @@ def columns() -> list[Column]:
     ]
 
 
+@cache
 def rows(folder: str, name: str = "results.jsonl") -> list[Mapping[str, Any]]:
     """Of one of the results."""
     return [line.row for line in json_lines.read(RESULTS / folder / name)]

@@ -16,6 +16,8 @@ from clew.stats import bootstrap_interval
 
 LABELS = {"success": "success rate", "return": "return (sum of rewards)", "length": "steps"}
 PANELS = ("success", "return")
+BANDED = 3
+"""Seeds from which on a mean has its interval around it."""
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 """Label of each run to its rows of `metrics.jsonl`."""
@@ -89,7 +91,7 @@ def runs_figure(rows: Runs, title: str | None = None) -> Figure:
 
 def _legend_of_lines(rows: Runs) -> str:
     counts = sorted({len(run[-1]["episodes"]) for run in rows.values()})
-    band = ", shaded: 95% bootstrap interval" if counts[-1] > 2 else ""
+    band = ", shaded: 95% bootstrap interval" if counts[-1] >= BANDED else ""
     seeds = " to ".join(map(str, (counts[0], counts[-1])[-len(counts) :]))
     return f"thin: {seeds} seeds, thick: mean{band}" if counts[-1] > 1 else ""
 
@@ -115,22 +117,22 @@ def _draw_run(axes: Axes, data: Curves, label: str, colour: str) -> None:
     mean, low, high = mean_and_band(data.values)
     if seeds > 1:
         axes.plot(data.steps, data.values.T, color=colour, linewidth=0.8, alpha=0.3)
-    if seeds > 2:
+    if seeds >= BANDED:
         axes.fill_between(data.steps, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.plot(data.steps, mean, color=colour, linewidth=2.4, label=label)
 
 
 def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over seeds with its bootstrap interval at each point, for three seeds or more.
+    """Mean over seeds with its bootstrap interval at each point, from `BANDED` seeds on.
 
     Of the seeds that have a value anywhere; NaN until all of these have one, since the first ones
-    to end an episode are no sample of all. The ends are NaN with fewer than three seeds.
+    to end an episode are no sample of all. The interval's ends are NaN with fewer seeds.
     """
     bands = np.full((3, values.shape[1]), np.nan)
     known = values[np.isfinite(values).any(axis=1)]
     for index, column in enumerate(known.T):
         if column.size and np.isfinite(column).all():
             bands[0, index] = column.mean()
-            if len(values) > 2:
+            if len(values) >= BANDED:
                 bands[:, index] = bootstrap_interval(column, resamples=999, method="percentile")
     return bands[0], bands[1], bands[2]

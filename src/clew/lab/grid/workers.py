@@ -152,7 +152,8 @@ class LocalWorkers(Workers):
                     slot.stdin.close()
 
     def _start(self, index: int) -> _Process:
-        log, here = self._logs / f"worker-{index}.log", [path or os.getcwd() for path in sys.path]
+        log = self._logs / f"worker-{index}.log"
+        here = [path or os.getcwd() for path in sys.path]
         python_path = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(here))}
         with open(open_to_append(log), "ab") as file:
             printed = file.tell()
