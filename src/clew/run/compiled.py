@@ -31,7 +31,9 @@ class Program(Protocol):
         The given state is used up.
 
         Raises:
-            EnvironmentFault: Gymnasium environments failed too often.
+            EnvironmentFault: an environment returned NaN, or environments and actors failed more
+                often than the run's settings allow.
+            RolloutStopped: the run is to end; `state` is that of the last whole update.
         """
         ...
 

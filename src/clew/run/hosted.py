@@ -126,13 +126,6 @@ class HostProgram(Program):
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
-        """Makes `count` updates, or fewer if one gives a number that is not finite.
-
-        Raises:
-            EnvironmentFault: an environment returned NaN, or environments failed more often than
-                the run's settings allow.
-            RolloutStopped: the run is to end; `state` is that of the last whole update.
-        """
         self.state = place_on_devices(state, self._layouts)
         for _ in range(int(count)):
             self.state = self._update(self.state)

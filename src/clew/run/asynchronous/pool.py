@@ -125,7 +125,6 @@ class SerialPool(ActorPool):
         self._latest = version, latest
 
     def take(self, count: int) -> list[ActorRollout]:
-        """See `ActorPool`; there is no lag."""
         assert self._latest is not None
         version, latest = self._latest
         taken: list[ActorRollout] = []

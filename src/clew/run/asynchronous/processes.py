@@ -242,7 +242,7 @@ class ProcessPool(ActorPool):
         self._version = -1
         self.dropped = 0
         # If the pool is not closed, an ending process would wait for its children.
-        self._closing = util.Finalize(self, _close, (self._running,), exitpriority=10)
+        self._closing = util.Finalize(self, _end, (self._running, CLOSE_SECONDS), exitpriority=10)
 
     def publish(self, version: int, latest: ActorParams) -> None:
         self._versions.write(version, latest)
@@ -343,10 +343,6 @@ class ProcessPool(ActorPool):
             yield
         except OSError as error:
             raise UserError(f"the actors cannot be started: {system_error(error)}") from error
-
-
-def _close(running: list[_Running]) -> None:
-    _end(running, CLOSE_SECONDS)
 
 
 def _end(running: list[_Running], patience: float) -> None:

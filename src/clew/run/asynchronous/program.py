@@ -46,12 +46,6 @@ class AsyncProgram(Program):
         self.state: RunState | None = None
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
-        """Makes `count` updates, or fewer if one gives a number that is not finite.
-
-        Raises:
-            EnvironmentFault: an environment returned NaN, or environments and actors failed more
-                often than the run's settings allow.
-        """
         self.state = state
         for _ in range(int(count)):
             pool = self._pool or self._begin(state)

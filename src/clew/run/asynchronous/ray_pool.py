@@ -130,7 +130,8 @@ class RunningActor:
         if not self.started:
             return None
         seconds = max(self._patience, ANSWER_SECONDS)
-        if now - (self._unreachable or self._asked) > seconds and self._owes:
+        owes = self._look is not None or self._unreachable is not None
+        if owes and now - (self._unreachable or self._asked) > seconds:
             return Gone(f"hangs: it did not answer within {seconds:g} s")
         fraction = 0.0 if self._unreachable else LOOK_FRACTION
         if self._look is None and now - self._asked > max(LOOK_LEAST, fraction * self._patience):
@@ -149,10 +150,6 @@ class RunningActor:
         self._unreachable = time.monotonic()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(self._handle)
-
-    @property
-    def _owes(self) -> bool:
-        return self._look is not None or self._unreachable is not None
 
     def _read(self, reference: Any, said: Any) -> Made | UserError | str | Gone | None:
         if reference == self._where:
