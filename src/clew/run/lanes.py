@@ -20,6 +20,7 @@ from clew.agents.learners import make_learner
 from clew.agents.network import Agent
 from clew.envs.stream import AutoReset
 from clew.errors import UserError
+from clew.files import finite
 from clew.interact.rollout import ActorState, begin
 from clew.run.build import Parts, build_agent, make_task
 from clew.run.compiled import CompiledProgram, Program, compile_loop, compile_program
@@ -201,12 +202,7 @@ class Curves(RunLog):
         ):
             curve["steps"].append(point.update * lane.config.steps_per_update)
             curve["episodes"].append(int(number))
-            curve[self._score].append(short(total / number) if number else None)
+            curve[self._score].append(finite(total / number, 6) if number else None)
 
     def meta(self) -> dict[str, Any]:
         return {"curves": self.curves}
-
-
-def short(value: Any) -> float:
-    """A number rounded to six digits, enough for every plot and table."""
-    return float(f"{float(value):.6g}")

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.errors import require_choice
+from clew.files import finite
 from clew.lab.costs import parameters
 from clew.lab.grid.measure import Played, evaluate_lanes, measure_run
 from clew.lab.grid.packs import Pack
@@ -41,7 +42,6 @@ from clew.run.lanes import (
     compile_lanes,
     init_lanes,
     lanes_config,
-    short,
 )
 from clew.run.metrics import read_metrics
 from clew.run.progress import Progress, Report
@@ -268,11 +268,10 @@ def _pack_rows(
     seconds = {name: round(value, 3) for name, value in timed._asdict().items()}
     pack = {"settings": job["settings"], "seeds": job["seeds"], **seconds}
     rows = []
-    for index, (lane, curve, scores) in enumerate(zip(lanes, curves, played, strict=True)):
-        values = scores[job["score"]].astype(np.float64)
+    for index, (lane, curve, own) in enumerate(zip(lanes, curves, played, strict=True)):
         rows.append(
             _identity(job, index // count, lane.config, agents[index // count].kernels)
-            | _measured(job, values, scores)
+            | _measured(job, own)
             | {
                 "curve": curve,
                 "parameters": agents[index // count].parameters,
@@ -327,8 +326,7 @@ def _cell_row(
     rows = read_metrics(Path(config.run_dir) / config.name)
     names, begin = make_task(config).metric_names, rows[-1]["steps"] - job["last_steps"]
     last = _pooled([row for row in rows if row["steps"] > begin], names)
-    values = None if own is None else own[job["score"]].astype(np.float64)
-    row = _identity(job, 0, config, agent_of(config).kernels) | _measured(job, values, own)
+    row = _identity(job, 0, config, agent_of(config).kernels) | _measured(job, own)
     if own is None:
         row["mean"] = last[job["score"]]
     return row | {
@@ -389,23 +387,24 @@ def _identity(job: Job, index: int, config: TrainConfig, kernels: str) -> Row:
     }
 
 
-def _measured(job: Job, scores: np.ndarray | None, played: Played | None) -> Row:
+def _measured(job: Job, played: Played | None) -> Row:
     """What every row says of its evaluation; None where nothing was played."""
     evaluation = {key: job["evaluation"][key] for key in ("greedy", "stream", "seed")}
-    if scores is None or played is None:
+    if played is None:
         none: Row = {"mean": None, "standard_error": None, "episodes": 0}
         return none | {"evaluation": evaluation | {"means": None}}
+    scores = played[job["score"]].astype(np.float64)
     error = float(scores.std(ddof=1)) / math.sqrt(scores.size) if scores.size > 1 else None
     return {
-        "mean": short(scores.mean()),
-        "standard_error": None if error is None else short(error),
+        "mean": finite(scores.mean(), 6),
+        "standard_error": finite(error, 6),
         "episodes": scores.size,
         "evaluation": evaluation | {"means": _means(played)},
     }
 
 
 def _means(played: Played) -> dict[str, float]:
-    return {name: short(values.mean()) for name, values in played.items()}
+    return {name: finite(values.mean(), 6) for name, values in played.items()}
 
 
 def provenance(kernels: str) -> Row:
