@@ -98,20 +98,12 @@ def _python_numbers(value: Any) -> Any:
     return replace(value, **changed) if changed else value
 
 
-def _unknown_setting(name: str, hints: dict[str, Any]) -> UserError:
-    groups = [
-        (group, kind)
-        for group, kind in hints.items()
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind)
-    ]
-    having = [
-        f"{group}=clew.{kind.__name__}({name}=...)"
-        for group, kind in groups
-        if name in kind.__dataclass_fields__
-    ]
-    if having:
+def _unknown_setting(name: str) -> UserError:
+    groups = {group: kind for group, kind in _GROUPS.items() if name in _hints(kind)}
+    if groups:
+        having = (f"{group}=clew.{kind.__name__}({name}=...)" for group, kind in groups.items())
         return UserError(f"{name} belongs to a group of settings: {' or '.join(having)}")
-    return unknown_name("setting", name, hints)
+    return unknown_name("setting", name, _hints(TrainConfig))
 
 
 @dataclass(frozen=True)
@@ -193,7 +185,7 @@ class TrainConfig(LearnerSettings):
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Refuses a setting that there is not, with the nearest ones or the group that has it."""
         for name in settings.keys() - cls.__dataclass_fields__.keys():
-            raise _unknown_setting(name, get_type_hints(cls))
+            raise _unknown_setting(name)
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -456,13 +448,12 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
         raise UserError("the setting algorithm must name an algorithm, got 'auto'")
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
-        known = [f.name for f in dataclasses.fields(kind)]
         if not isinstance(given, dict):
             raise UserError(f"settings of {kind.__name__} must be an object, got {one_line(given)}")
         hints = _hints(kind)
         for name, value in given.items():
-            if name not in known:
-                raise unknown_name("setting", name, known)
+            if name not in hints:
+                raise unknown_name("setting", name, hints)
             if not fits(value, hints[name]):
                 raise UserError(f"the setting {name} has the wrong type: {one_line(value)}")
     values["loggers"] = tuple(values.get("loggers", ()))
