@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.tree_util import keystr
 from jaxtyping import Array, PyTree
 
 from clew.errors import UserError, one_line
@@ -12,6 +13,7 @@ from clew.run import checkpoint, folder
 from clew.run.build import Parts
 from clew.run.config import TrainConfig, differences
 from clew.run.load import LoadedRun, load_run
+from clew.run.spaces import MISSING
 from clew.run.trust import remember
 
 AGENT = (
@@ -64,14 +66,14 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
         raise UserError(f"start_from: {given} is no checkpoint in a run's folder")
     found = given.parent.parent if wanted else folder.find_run(given, config.run_dir)
     run = load_run(found, wanted, trust=trust)
-    arrays = _arrays(run)
-    _require_same_arrays(parts, run, arrays)
+    _require_same_arrays(parts, run)
     if run.config.seeds not in (1, config.seeds):
         raise UserError(
             f"start_from names a run of {run.config.seeds} seeds ({run.path}), for a run of "
             f"{config.seeds}: it must have 1, or as many"
         )
-    leaves = [_for_seeds(leaf, config.seeds) for leaf in arrays.values()]
+    arrays = jax.tree.leaves(jax.device_get(run.params))
+    leaves = [_for_seeds(leaf, config.seeds) for leaf in arrays]
     params = jax.tree.unflatten(jax.tree.structure(parts.shapes), leaves)
     line = f"starting from the agent of {run.path} after {max(run.updates)} updates"
     if differing := _differing(run.config, config):
@@ -102,36 +104,27 @@ def read_shared_start(parts: Parts, *, trust: bool = False) -> Start | None:
     return start
 
 
-def _arrays(run: LoadedRun) -> dict[str, Any]:
-    return {
-        jax.tree_util.keystr(path): jax.device_get(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(run.params)
-    }
-
-
 def _for_seeds(leaf: np.ndarray, seeds: int) -> np.ndarray:
     """An array of one seed or of as many, for all seeds."""
     return np.broadcast_to(leaf, (seeds, *leaf.shape[1:]))
 
 
-def _require_same_arrays(parts: Parts, run: LoadedRun, arrays: dict[str, Any]) -> None:
-    here = {
-        jax.tree_util.keystr(path): (leaf.shape, leaf.dtype)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(parts.shapes)
-    }
-    there = {name: (leaf.shape[1:], leaf.dtype) for name, leaf in arrays.items()}
+def _require_same_arrays(parts: Parts, run: LoadedRun) -> None:
+    here, there = _arrays(parts.shapes, 0), _arrays(run.params, 1)
     for name in here | there:
-        if here.get(name) != there.get(name):
-            texts = [_text(found.get(name)) for found in (there, here)]
+        theirs, own = (found.get(name, MISSING) for found in (there, here))
+        if theirs != own:
             differing = _differing(run.config, parts.config)
             raise UserError(
                 f"start_from: the agent of {run.path} does not fit this run: its agent{name} is "
-                f"{texts[0]}, here it is {texts[1]}" + (f"; {differing}" if differing else "")
+                f"{theirs}, here it is {own}" + (f"; {differing}" if differing else "")
             )
 
 
-def _text(found: tuple[Any, Any] | None) -> str:
-    return "missing" if found is None else f"{found[1]}{list(found[0])}"
+def _arrays(tree: Any, axes: int) -> dict[str, str]:
+    """Type and shape of an agent's arrays by their places, without the first axes."""
+    named = jax.tree_util.tree_leaves_with_path(tree)
+    return {keystr(path): f"{leaf.dtype}{list(leaf.shape[axes:])}" for path, leaf in named}
 
 
 def _differing(old: TrainConfig, new: TrainConfig) -> str:
