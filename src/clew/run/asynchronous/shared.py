@@ -5,6 +5,7 @@ byte is written, so whatever is killed, the operating system takes it back with 
 """
 
 import ctypes
+import math
 import time
 import zlib
 from multiprocessing.context import BaseContext
@@ -34,17 +35,12 @@ class Layout:
         for leaf in leaves:
             shape, dtype = tuple(leaf.shape), np.dtype(leaf.dtype)
             self._leaves.append((self.size, shape, dtype))
-            length = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            self.size += -(-length // ALIGNED) * ALIGNED
+            self.size += -(-dtype.itemsize * math.prod(shape) // ALIGNED) * ALIGNED
         self.size = max(self.size, ALIGNED)
 
     def views(self, memory: np.ndarray) -> PyTree[np.ndarray]:
         """The tree, its leaves being views of `size` bytes."""
-        views = [
-            np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), begin).reshape(shape)
-            for begin, shape, dtype in self._leaves
-        ]
-        return jax.tree.unflatten(self._structure, views)
+        return jax.tree.unflatten(self._structure, self._views(memory))
 
     def write(self, memory: np.ndarray, tree: PyTree) -> None:
         """Copies a tree into `size` bytes.
@@ -55,14 +51,17 @@ class Layout:
         leaves, structure = jax.tree.flatten(tree)
         if structure != self._structure:
             raise ValueError(f"expected arrays as {self._structure}, got {structure}")
-        for (begin, shape, dtype), leaf in zip(self._leaves, leaves, strict=True):
-            array = np.asarray(leaf)
-            if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
-                raise ValueError(
-                    f"expected an array {dtype}{list(shape)}, got {array.dtype}{list(array.shape)}"
-                )
-            count = int(np.prod(shape, dtype=np.int64))
-            np.frombuffer(memory, dtype, count, begin).reshape(shape)[...] = array
+        for place, array in zip(self._views(memory), map(np.asarray, leaves), strict=True):
+            if array.shape != place.shape or not np.can_cast(array.dtype, place.dtype, "same_kind"):
+                expected, got = (f"{one.dtype}{list(one.shape)}" for one in (place, array))
+                raise ValueError(f"expected an array {expected}, got {got}")
+            place[...] = array
+
+    def _views(self, memory: np.ndarray) -> list[np.ndarray]:
+        return [
+            np.frombuffer(memory, dtype, math.prod(shape), begin).reshape(shape)
+            for begin, shape, dtype in self._leaves
+        ]
 
 
 def shared_bytes(context: BaseContext, size: int) -> Any:
