@@ -25,12 +25,8 @@ from clew.run.checkpoint import Identity
 from clew.run.config import BESIDE, TrainConfig, config_from_json, differences
 from clew.run.machine import git_commit, versions
 
-CONFIG, METRICS, SUMMARY, CHECKPOINTS = (
-    "config.json",
-    "metrics.jsonl",
-    "summary.json",
-    "checkpoints",
-)
+CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+CHECKPOINTS = "checkpoints"
 FORMAT = 1
 LIBRARY = "clew."
 
@@ -141,8 +137,9 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
     beside["devices"] = config.devices or own.devices
     if config.device_threads == "auto":
         beside["device_threads"] = own.device_threads
-    place = own.asynchronous.at_place_of(config.asynchronous)
-    return path, replace(own, steps=new, asynchronous=place, **beside)
+    place = {name: getattr(config.asynchronous, name) for name in PLACE}
+    beside["asynchronous"] = replace(own.asynchronous, **place)
+    return path, replace(own, steps=new, **beside)
 
 
 class Portable(NamedTuple):

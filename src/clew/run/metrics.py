@@ -247,7 +247,8 @@ def summarise(
     logged = rows[-1]["steps"] if rows else 0
     updates = update or (rows[-1]["update"] if rows else 0)
     steps: int = updates * config.steps_per_update
-    names = [n for n in rows[-1] if _is_episode_metric(n, rows[-1])] if rows else []
+    columns = [n for n, values in (rows[-1] if rows else {}).items() if isinstance(values, list)]
+    names = [n for n in columns if n != "episodes" and not describes_updates(n)]
     window = [row for row in rows if row["steps"] > (1 - FINAL_SHARE) * logged]
     return {
         "digest": config.digest(),
@@ -321,7 +322,3 @@ def _final(window: list[Row], name: str) -> Row:
         found = bootstrap_interval(known)
         interval = [found.low, found.high]
     return {"per_seed": totals, "mean": mean, "interval": interval}
-
-
-def _is_episode_metric(name: str, row: Row) -> bool:
-    return isinstance(row[name], list) and name != "episodes" and not describes_updates(name)

@@ -80,13 +80,12 @@ class Lines(Progress):
 
     def start(self, path: Path, config: TrainConfig) -> None:
         seeds = f", {config.seeds} seeds" if config.seeds > 1 else ""
-        self._print(f"{path}: {config.memory} on {config.env}{seeds}, {config.steps} steps")
+        self.message(f"{path}: {config.memory} on {config.env}{seeds}, {config.steps} steps")
 
     def phase(self, name: str) -> None:
         """Says that the program is being compiled, which takes a while, and then how long."""
-        said = self._compiling.enter(name)
-        if said:
-            self._print(said)
+        if said := self._compiling.enter(name):
+            self.message(said)
 
     def report(self, report: Report) -> None:
         """Prints a line if it is time for one, and always the last."""
@@ -95,24 +94,15 @@ class Lines(Progress):
         if time.monotonic() < self._next and not finished:
             return
         self._next = time.monotonic() + self._every
-        self._print(format_report(report, self._row))
+        words = [
+            f"{report.steps}/{report.total_steps} steps ({report.steps / report.total_steps:.0%})",
+            f"{report.rate:,.0f} steps/s",
+            f"{format_seconds(report.seconds_left)} left",
+        ]
+        self.message("  ".join(words + format_scores(self._row)))
 
     def message(self, text: str) -> None:
-        self._print(text)
-
-    def _print(self, text: str) -> None:
         print(text, file=FailSafeOutput(self._stream or sys.stderr), flush=True)
-
-
-def format_report(report: Report, row: dict[str, Any]) -> str:
-    """One line: steps, rate, time left, and return and success as means over seeds."""
-    share = report.steps / report.total_steps
-    words = [
-        f"{report.steps}/{report.total_steps} steps ({share:.0%})",
-        f"{report.rate:,.0f} steps/s",
-        f"{format_seconds(report.seconds_left)} left",
-    ]
-    return "  ".join(words + format_scores(row))
 
 
 def format_scores(row: dict[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """The settings of asynchronous training."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clew.agents.learners import LEARNERS, Learner, make_learner
@@ -41,10 +41,6 @@ class AsyncConfig(Settings):
     def ahead(self) -> int:
         """Rollouts of an actor that may be unlearned when it begins another."""
         return min(self.queue, self.max_lag)
-
-    def at_place_of(self, other: "AsyncConfig") -> "AsyncConfig":
-        """The same work where another's actors are."""
-        return replace(self, **{name: getattr(other, name) for name in PLACE})
 
     def validate(self) -> None:
         require_at_least("asynchronous.actors", self.actors, 1)
