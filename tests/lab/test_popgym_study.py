@@ -16,7 +16,7 @@ from clew.envs.wrappers import WrapperConfig, wrap
 from clew.errors import UserError
 from clew.lab.grid import Cell, check_study, read_results, run_study
 from clew.lab.studies.popgym import grid
-from clew.lab.studies.popgym.floors import floors, memoryless_returns, random_returns
+from clew.lab.studies.popgym.floors import floors, returns
 from clew.lab.studies.popgym.page import page_of
 from clew.lab.studies.published import added_memories
 from clew.lab.studies.report.charts import pick
@@ -47,30 +47,30 @@ def test_agents_differ_in_their_memory_alone(learner: str) -> None:
 def test_floors_are_what_random_actions_earned(difficulty: str) -> None:
     found = json.loads(Path("results/popgym-exactness/exactness.json").read_text())["rows"]
     earned = {row["task"]: row["random_return"] for row in found if row["difficulty"] == difficulty}
-    assert random_returns(difficulty) == pytest.approx(earned, abs=6e-4)
+    assert returns("random", difficulty) == pytest.approx(earned, abs=6e-4)
     page = page_of(f"popgym/{difficulty}-ppo")
     assert page is not None
     found = {setting.env: setting.floors for setting in page.publication.settings.values()}
     assert found == floors(difficulty)
-    assert {name: known["random"] for name, known in found.items()} == random_returns(difficulty)
+    assert {name: known["random"] for name, known in found.items()} == returns("random", difficulty)
 
 
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 def test_floors_are_the_best_without_a_memory(difficulty: str) -> None:
     made: dict[str, Any] = {task: POPGYM[task](difficulty=difficulty) for task in COUNTED}
     exact = {task: best(made[task]) for task, best in COUNTED.items()}
-    assert memoryless_returns(difficulty) == pytest.approx(exact, abs=1e-12)
+    assert returns("memoryless", difficulty) == pytest.approx(exact, abs=1e-12)
 
 
 def test_the_documentation_tells_them() -> None:
     """Its table of what needs no memory."""
     text = Path("docs/popgym.md").read_text(encoding="utf-8")
-    for task in memoryless_returns("easy"):
-        found = [f"{memoryless_returns(difficulty)[task]:.2f}" for difficulty in DIFFICULTIES]
+    for task in returns("memoryless", "easy"):
+        found = [f"{returns('memoryless', difficulty)[task]:.2f}" for difficulty in DIFFICULTIES]
         assert f"| `{task}` | {', '.join(found)} |" in text
 
 
-@pytest.mark.parametrize("task", fast_only(memoryless_returns("easy"), "repeat_first"))
+@pytest.mark.parametrize("task", fast_only(returns("memoryless", "easy"), "repeat_first"))
 def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
     """The answer to every observation that earns most in half of many episodes, in the others."""
     env: Any = POPGYM[task]()
@@ -90,7 +90,7 @@ def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
         asked = (seen == kind).all(-1)
         chosen = rewards[:4_000][asked[:4_000]].sum(0).argmax()
         earned += rewards[4_000:][asked[4_000:]].sum(0)[chosen] / 4_000
-    assert earned == pytest.approx(memoryless_returns("easy")[task], abs=0.015)
+    assert earned == pytest.approx(returns("memoryless", "easy")[task], abs=0.015)
 
 
 def test_an_action_can_carry_what_repeat_first_asks_for() -> None:

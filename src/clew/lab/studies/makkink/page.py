@@ -46,15 +46,7 @@ TABLE_4_1 = {
     "size": (0.015, 0.310, 0.044, 0.150, 0.061, 0.083, 0.189),
     "distributed": (0.245, 0.649, 0.381, 0.443, 0.327, 0.335, 0.392),
 }
-ORDER_4_1: tuple[str, ...] = (
-    "none",
-    "lstm",
-    "transformer-xl",
-    "gtrxl",
-    "rezero",
-    "universal",
-    "integrated",
-)
+ORDER_4_1 = ("none", *PARAMETERS)
 """Of the columns above."""
 SEEDS, MANY_SEEDS = 3, 30
 MANY = ("length-20", "length-70", "size-5", "size-10")
