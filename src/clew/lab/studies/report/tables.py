@@ -186,10 +186,9 @@ def results(edition: Edition, part: str) -> Table:
     for name in names:
         cells = [_setting_cell(edition.settings[name])]
         for model in edition.models:
-            test = compared.get((model, name))
-            alone = _interval(edition, model, name)
-            cells.append(_result(edition, model, name, test, alone))
-            records.append(_record(edition, model, name, test, alone))
+            cell, record = _result(edition, model, name, compared.get((model, name)))
+            cells.append(cell)
+            records.append(record)
         rows.append(cells)
     title = title_of(edition, part)
     if part in edition.publication.parts:
@@ -227,37 +226,10 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
     return note.strip()
 
 
-def _interval(edition: Edition, model: str, setting: str) -> Interval | None:
-    """Of a mean that has no published one beside it; None with fewer than two seeds."""
-    values = edition.values(model, setting)
-    if (model, setting) in edition.published or values.size < 2:
-        return None
-    return bootstrap_interval(values, resamples=2000)
-
-
 def _result(
-    edition: Edition, model: str, setting: str, compared: Compared | None, alone: Interval | None
-) -> Cell:
-    values, spread = edition.values(model, setting), edition.spread(model, setting)
-    published = edition.published.get((model, setting))
-    below = [] if published is None else [f"{published.mean:.3f} ± {published.deviation:.3f}"]
-    if not values.size:
-        return Cell(MISSING.text, tuple(below))
-    text = f"{spread}" if spread is not None else f"{values[0]:.3f}"
-    if values.size < len(edition.seeds):
-        text += f" ({values.size})"
-    if compared is not None:
-        test = compared.test
-        below.append(difference_text(test))
-    elif alone is not None:
-        below.append(f"[{alone.low:.2f}, {alone.high:.2f}]")
-    mark = compared.mark if compared is not None else ""
-    return Cell(text, tuple(below), mark, shade(values.mean()))
-
-
-def _record(
-    edition: Edition, model: str, setting: str, compared: Compared | None, alone: Interval | None
-) -> dict[str, Any]:
+    edition: Edition, model: str, setting: str, compared: Compared | None
+) -> tuple[Cell, dict[str, Any]]:
+    """A score with the published one below, or with its interval where there is none."""
     values, spread = edition.values(model, setting), edition.spread(model, setting)
     published = edition.published.get((model, setting))
     record: dict[str, Any] = {
@@ -270,13 +242,24 @@ def _record(
         "published_deviation": None if published is None else published.deviation,
         "published_seeds": None if published is None else published.seeds,
     }
-    if compared is not None:
-        test = compared.test
-        record |= {"difference": test.difference, "low": test.low, "high": test.high}
-        record |= {"p": test.p, "p_holm": compared.corrected, "mark": compared.mark}
-    if alone is not None:
+    below, mark = [], ""
+    if published is not None:
+        below.append(f"{published.mean:.3f} ± {published.deviation:.3f}")
+    elif spread is not None:
+        alone = bootstrap_interval(values, resamples=2000)
+        below.append(f"[{alone.low:.2f}, {alone.high:.2f}]")
         record |= {"mean_low": alone.low, "mean_high": alone.high}
-    return record
+    if compared is not None:
+        test, mark = compared.test, compared.mark
+        below.append(difference_text(test))
+        record |= {"difference": test.difference, "low": test.low, "high": test.high}
+        record |= {"p": test.p, "p_holm": compared.corrected, "mark": mark}
+    if not values.size:
+        return Cell(MISSING.text, tuple(below)), record
+    text = f"{values[0]:.3f}" if spread is None else f"{spread}"
+    if values.size < len(edition.seeds):
+        text += f" ({values.size})"
+    return Cell(text, tuple(below), mark, shade(values.mean())), record
 
 
 def has_floors(edition: Edition, part: str) -> bool:
@@ -380,9 +363,8 @@ def _aggregate(
         value = float(aggregate(scores[None])[0])
         return Cell(f"{value:.2f}"), record | {"value": value}
     found = stratified_interval(scores, aggregate, resamples=2000)
-    value, low, high = found
-    tone = None if way == "gap to perfect" else shade(value)
-    return _cell_of(found, tone), record | {"value": value, "low": low, "high": high}
+    cell, values = _with_interval(found, None if way == "gap to perfect" else shade(found.mean))
+    return cell, record | values
 
 
 def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
@@ -394,9 +376,9 @@ def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, An
     if own.shape[0] < 2 or sum(map(len, others)) < 2:
         return MISSING, {}
     found = probability_of_improvement(own, np.concatenate(others), resamples=2000)
-    value, low, high = found
-    return _cell_of(found, shade(value)), {"value": value, "low": low, "high": high}
+    return _with_interval(found, shade(found.mean))
 
 
-def _cell_of(found: Interval, tone: float | None) -> Cell:
-    return Cell(f"{found.mean:.2f}", (f"[{found.low:.2f}, {found.high:.2f}]",), "", tone)
+def _with_interval(found: Interval, tone: float | None) -> tuple[Cell, dict[str, Any]]:
+    cell = Cell(f"{found.mean:.2f}", (f"[{found.low:.2f}, {found.high:.2f}]",), "", tone)
+    return cell, {"value": found.mean, "low": found.low, "high": found.high}
