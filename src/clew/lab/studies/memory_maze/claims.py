@@ -1,6 +1,5 @@
 """Returns of a Memory Maze study's folder, and what section 5.2 claims of them."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations, pairwise
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clew.errors import UserError
+from clew.files import read_json
 from clew.lab.claims import (
     HELD,
     NOT_HELD,
@@ -69,10 +69,10 @@ def speed_of(scores: OneBudget) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         rows = {row["model"]: row for row in data["rows"]}
         return {"machine": data["machine"], "rows": rows}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
 
 

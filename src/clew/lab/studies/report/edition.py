@@ -66,9 +66,9 @@ class SettingInfo(NamedTuple):
         "constant" is always the same answer, and the opposite answer earns the opposite; what
         "majority" earns takes a memory.
         """
-        known = [abs(v) if k == "constant" else v for k, v in self.floors.items()]
-        names = [name != "majority" for name in self.floors]
-        return max((v for v, plain in zip(known, names, strict=True) if plain), default=None)
+        plain = {name: value for name, value in self.floors.items() if name != "majority"}
+        known = [abs(v) if name == "constant" else v for name, v in plain.items()]
+        return max(known, default=None)
 
     @property
     def needless(self) -> bool:
@@ -110,7 +110,8 @@ class Publication:
     titles: Mapping[str, str] = field(default_factory=dict)
     """Its names of models."""
     expected: Mapping[tuple[str, str], Spread] | None = None
-    """Scores by (model, setting); None takes those of study.json."""
+    """Scores by (model, setting), also where a grid that repairs something expects none; None takes
+    those of study.json."""
     episodes: int | None = None
     """Of a training."""
     many_seeds: Sequence[str] = ()
@@ -141,11 +142,6 @@ class Page:
     others."""
     blocks: "Callable[[Edition, Styles, str], list[Block]] | None" = None
     """The blocks of such a folder in a form of its own; the last argument is the user's note."""
-
-
-def own_command(edition: "Edition") -> str:
-    """What makes the folder of a study that is not in `STUDIES`."""
-    return "clew.lab.grid.run_study, with a study of your own"
 
 
 def command_of(edition: "Edition", words: str, whole: Study) -> str:
@@ -181,7 +177,7 @@ def page_of(name: str) -> Page:
         page = pkgutil.resolve_name(pages)(name) if pages else None
         if page is not None:
             return page
-    return Page(own_command)
+    return Page(lambda edition: "clew.lab.grid.run_study, with a study of your own")
 
 
 @dataclass(frozen=True)
@@ -344,18 +340,17 @@ class Edition:
         return [info.name for info in infos if info.floor is not None and not info.needless]
 
 
-def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
+def read_edition(folder: str | Path) -> Edition:
     """Reads a study's folder, finished or not; nothing in it is changed.
 
     Args:
-        folder: its path, or its name in `run_dir`.
-        run_dir: where studies are looked for by name.
+        folder: its path, or its name in runs/.
 
     Raises:
         UserError: if there is no such folder, no study or no finished cell in it, or a row of
             something else.
     """
-    path = _find(Path(folder), Path(run_dir))
+    path = _find(Path(folder))
     study, lines = _read_study(path / STUDY), json_lines.read(path / RESULTS)
     if not lines:
         raise UserError(f"{path} has no finished cell yet; clew study appends them to {RESULTS}")
@@ -365,6 +360,9 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
     cells = cells_of(rows)
     page = page_of(name)
     models = list(dict.fromkeys([*study["models"], *(row["model"] for row in rows)]))
+    published = page.publication.expected
+    if published is None:
+        published = {(m, s): Spread(mean, std, SEEDS) for m, s, mean, std in study["expected"]}
     infos = _settings(page.publication, study["settings"], [row["setting"] for row in rows])
     return Edition(
         folder=path,
@@ -375,7 +373,7 @@ def read_edition(folder: str | Path, run_dir: str | Path = "runs") -> Edition:
         models=models,
         settings={setting: _doubted(info, rows) for setting, info in infos.items()},
         seeds=sorted({*study["seeds"], *(row["seed"] for row in rows)}),
-        published=_published(page.publication, study["expected"]),
+        published=published,
         cells=cells,
         failed=[c for c in failed_cells(path) if c.seed not in cells.get((c.model, c.setting), {})],
         page=page,
@@ -419,29 +417,25 @@ def cells_of(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, Row]]:
     return cells
 
 
-def _find(folder: Path, run_dir: Path) -> Path:
-    for candidate in (folder, run_dir / folder):
+def _find(folder: Path) -> Path:
+    runs = Path("runs")
+    for candidate in (folder, runs / folder):
         if (candidate / STUDY).is_file():
             return candidate
     if folder.is_dir():
         raise UserError(f"{folder} has no {STUDY}: it is no study's folder (clew study makes one)")
-    near = {place for place in (folder.parent, run_dir) if place.is_dir()}
+    near = {place for place in (folder.parent, runs) if place.is_dir()}
     known = [str(file.parent) for place in sorted(near) for file in place.glob(f"*/{STUDY}")]
     raise unknown_name("study's folder", str(folder), known)
 
 
 def _read_study(path: Path) -> dict[str, Any]:
-    try:
-        study = read_json(path)
-        if study["format"] > FORMAT:
-            raise UserError(f"{path} was written by a newer clew")
-        missing = [k for k in ("name", "models", "settings", "seeds", "expected") if k not in study]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} cannot be read: {error}") from error
-    if missing:
-        raise UserError(f"{path} has no {missing[0]!r}: it is not what clew study writes")
+    study = read_json(path)
+    if study.get("format", FORMAT) != FORMAT:
+        raise UserError(f"{path} was written by a newer clew")
+    for key in ("format", "name", "models", "settings", "seeds", "expected"):
+        if key not in study:
+            raise UserError(f"{path} has no {key!r}: it is not what clew study writes")
     return study
 
 
@@ -465,21 +459,15 @@ def _settings(
 ) -> dict[str, SettingInfo]:
     """The newest command's settings and those that earlier ones left rows of, the publication's
     first and in its order."""
-    floors = {setting: dict(values.get("floors", {})) for setting, values in given.items()}
-    perfect = {n: setting.perfect for n, setting in publication.settings.items()}
-    perfect |= {n: values.get("perfect", 1.0) for n, values in given.items()}
     names, known = list(dict.fromkeys([*given, *used])), publication.settings
-    ordered = [n for n in known if n in names] + [n for n in names if n not in known]
-    return {
-        n: SettingInfo(
-            n,
-            publication.label_of(n),
-            publication.part_of(n),
-            floors.get(n) or (known[n].floors if n in known else {}),
-            perfect.get(n, 1.0),
-        )
-        for n in ordered
-    }
+    found = {}
+    for n in [n for n in known if n in names] + [n for n in names if n not in known]:
+        published, own = known.get(n, Setting("")), given.get(n)
+        floors = (own or {}).get("floors") or published.floors
+        perfect = published.perfect if own is None else own.get("perfect", 1.0)
+        label, part = publication.label_of(n), publication.part_of(n)
+        found[n] = SettingInfo(n, label, part, floors, perfect)
+    return found
 
 
 def _doubted(info: SettingInfo, rows: Sequence[Row]) -> SettingInfo:
@@ -494,12 +482,3 @@ def _doubted(info: SettingInfo, rows: Sequence[Row]) -> SettingInfo:
             )
             return info._replace(floors={}, doubt=doubt)
     return info
-
-
-def _published(
-    publication: Publication, expected: Sequence[Sequence[Any]]
-) -> Mapping[tuple[str, str], Spread]:
-    """The publication's numbers also where the grid expects none, as one that repairs it."""
-    if publication.expected is not None:
-        return publication.expected
-    return {(m, s): Spread(mean, std, SEEDS) for m, s, mean, std in expected}
