@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from clew.errors import UserError, one_line
+from clew.errors import UserError
 from clew.files import read_json, write_json
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.study import Cell, Study
@@ -45,17 +45,7 @@ def mean_at_end(row: Row, metric: str, steps: float) -> float | None:
 
 
 def cell_of(row: Row) -> Cell:
-    """The cell that a row is of.
-
-    Raises:
-        UserError: if it does not say so.
-    """
-    for name, kind in _CELL.items():
-        if not isinstance(row.get(name), kind):
-            raise UserError(
-                f"a row of {RESULTS} must have a {name} of type {kind.__name__}, got "
-                f"{one_line(row.get(name))}"
-            )
+    """The cell that a row is of."""
     return Cell(row["model"], row["setting"], row["seed"])
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -63,17 +64,16 @@ class _Session:
     """Those of the file."""
     queue: list[Pack]
     """Packs that wait, longest first."""
-    finished: int
+    finished: Counter[str]
+    """Cells by model."""
     saves: bool = True
     """Whether packs are saved while they are trained."""
-    attempts: dict[Pack, int] = field(default_factory=dict)
+    attempts: Counter[Pack] = field(default_factory=Counter)
     shares: dict[Pack, float] = field(default_factory=dict)
     """Packs that are running, and the fraction of their training that is complete."""
     bases: dict[Pack, float] = field(default_factory=dict)
     """The fraction of a saved one that was complete when this session began it."""
     failures: list[Failure] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    """Finished cells by model."""
     cost: float = 0.0
     """Of the packs finished in this session."""
     steps: float = 0.0
@@ -192,11 +192,8 @@ def _open(study: Study, path: Path, file: RowFile) -> _Session:
     results.refuse_other_study(study, path)
     finished = results.finished_cells(study, file.rows, path)
     results.write_study(path, study)
-    packs = make_packs(study, finished)
-    session = _Session(study, path, file, list(file.rows), packs, len(finished))
-    for cell in finished:
-        session.counts[cell.model] = session.counts.get(cell.model, 0) + 1
-    return session
+    packs, counts = make_packs(study, finished), Counter(cell.model for cell in finished)
+    return _Session(study, path, file, list(file.rows), packs, counts)
 
 
 def _read_starts(session: _Session, trust: bool) -> None:
@@ -255,14 +252,14 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
         session.file.append(event.rows)
         session.file.sync()
         session.rows += event.rows
-        session.finished += len(event.rows)
-        session.counts[pack.model] = session.counts.get(pack.model, 0) + len(event.rows)
+        session.finished[pack.model] += len(event.rows)
         session.cost += made * pack_cost(session.study, pack)
         session.steps += made * pack_steps(session.study, pack)
         return
     # What cannot even begin with several seeds cannot with any of them alone.
     may_spare_seeds = len(pack.seeds) > 1 and (event.begun or event.kind == "died")
-    attempts = session.attempts[pack] = session.attempts.get(pack, 0) + 1
+    session.attempts[pack] += 1
+    attempts = session.attempts[pack]
     if event.kind == "died" and attempts < ATTEMPTS:
         listener.message(f"{event.error}, while at {pack}; trying that again")
         session.queue.insert(0, pack)
@@ -285,10 +282,10 @@ def _standing(session: _Session) -> Standing:
     waiting = sum(pack_cost(study, pack) for pack in session.queue)
     waiting += sum((1.0 - share) * pack_cost(study, p) for p, share in session.shares.items())
     return Standing(
-        finished=session.finished,
+        finished=session.finished.total(),
         total=len(study.models) * per_model,
         failed=sum(len(failure.pack.cells) for failure in session.failures),
-        models={model: (session.counts.get(model, 0), per_model) for model in study.models},
+        models={model: (session.finished[model], per_model) for model in study.models},
         working={str(pack): share for pack, share in session.shares.items()},
         rate=steps / seconds if seconds else 0.0,
         seconds=seconds,
@@ -304,7 +301,7 @@ def _interrupted(session: _Session, how_to_go_on: str) -> StudyInterrupted:
         else:
             begun_again += len(pack.cells)
     total = len(session.study.cells())
-    parts = [f"{session.finished} of {total} runs are finished and saved in {session.path}"]
+    parts = [f"{session.finished.total()} of {total} runs are finished and saved in {session.path}"]
     if saved:
         parts.append(f"{saved} in progress will go on from the last checkpoint")
     if begun_again:

@@ -206,7 +206,9 @@ class Study:
             ("tasks", str),
         ):
             for name, value in getattr(self, group).items():
-                _require_kind(f"{group}[{name!r}]", value, kind)
+                if not isinstance(value, kind):
+                    said = f"{group}[{name!r}] must be of type {kind.__name__}"
+                    raise UserError(f"{said}, got {one_line(value)}")
         for pair, (mean, std) in self.expected.items():
             require_finite(f"expected[{pair!r}].mean", mean)
             require_rate(f"expected[{pair!r}].std", std)
@@ -333,11 +335,6 @@ class Study:
         config = replace(agent, memory=name, memory_options=dict(options or {}), preset="")
         models, memories = {**self.models, name: config}, {**self.memories, name: reference}
         return replace(self, models=models, memories=memories)
-
-
-def _require_kind(name: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise UserError(f"{name} must be of type {kind.__name__}, got {one_line(value)}")
 
 
 def _require_names(name: str, value: object) -> None:
