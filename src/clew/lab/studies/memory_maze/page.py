@@ -8,13 +8,7 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.memory_maze import figures, grid
 from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of, speed_of
 from clew.lab.studies.memory_maze.grid import STEPS
-from clew.lab.studies.report.budget import (
-    OneBudget,
-    Shown,
-    costs_table,
-    scores_table,
-    whole_time,
-)
+from clew.lab.studies.report.budget import OneBudget, Shown, costs_table, scores_table
 from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition, Page, command_of
 from clew.lab.studies.report.search import SearchReport
@@ -106,7 +100,7 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         edition.heading("Speed and memory", "speed"),
         figures.speed(scores, judged),
         *([learner] if learner else []),
-        costs_table(scores, _COSTS.format(whole_time(scores))),
+        costs_table(scores, _COSTS),
         edition.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]

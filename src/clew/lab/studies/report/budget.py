@@ -47,12 +47,7 @@ class OneBudget:
         return np.array([score for score in found if score is not None], np.float64)
 
     def numbers(self, judged: Sequence[Judged], of: str) -> Numbers:
-        """The numbers at the head of a report.
-
-        Args:
-            judged: the claims.
-            of: whose time it is that the trainings took.
-        """
+        """The numbers at the head of a report; `of` is whose time it is that the trainings took."""
         rows = self.edition.rows
         return Numbers(
             [
@@ -83,10 +78,7 @@ class OneBudget:
 def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:
     """The rows of the budget that most rows are of, the larger one if two have as many.
 
-    Args:
-        edition: a study's folder.
-        models: the study's own, which come first and in this order.
-        order: of a setting, by which they are sorted.
+    The study's own models come first and in their order, and settings are sorted by `order`.
     """
     shown = edition.of_one_budget()
     there = dict.fromkeys(model for model, _ in shown.cells)
@@ -211,7 +203,7 @@ def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table
 
     Args:
         found: the rows.
-        note: whose time it is; the whole of it is added.
+        note: whose time it is, with {} for the whole of it.
         measured: whether the agents were measured after training.
     """
     rows, records = [], []
@@ -230,9 +222,5 @@ def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table
     heads = ["agent", "parameters", "cells", "steps/s", "a training"]
     heads += ["a measuring", "in all"] if measured else []
     title = f"What it took, {found.budget} a cell"
+    note = note.format(f"{duration(sum(row['seconds'] for row in found.edition.rows))} in all")
     return tabulate(f"{found.edition.slug}-costs", title, heads, rows, note, records)
-
-
-def whole_time(found: OneBudget) -> str:
-    """What all trainings took together."""
-    return f"{duration(sum(row['seconds'] for row in found.edition.rows))} in all"

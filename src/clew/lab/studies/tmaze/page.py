@@ -8,13 +8,7 @@ import numpy as np
 from clew.lab import claims
 from clew.lab.claims import Judged, seeds_that_decide
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.budget import (
-    OneBudget,
-    Shown,
-    costs_table,
-    scores_table,
-    whole_time,
-)
+from clew.lab.studies.report.budget import OneBudget, Shown, costs_table, scores_table
 from clew.lab.studies.report.comparisons import interval_text
 from clew.lab.studies.report.costs import provenance
 from clew.lab.studies.report.edition import Edition, Page, command_of
@@ -134,7 +128,7 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         figures.lengths(scores, styles),
         lengths_table(scores),
         edition.heading("Cost", "cost-section"),
-        costs_table(scores, _COSTS.format(whole_time(scores)), measured=True),
+        costs_table(scores, _COSTS, measured=True),
         edition.heading("How this was made", "made-section"),
         provenance(scores.edition, note),
     ]
