@@ -103,18 +103,10 @@ def _pack_job(study: Study, pack: Pack, path: Path | None) -> Job:
 
 
 def checkpoints_of(study: Study, pack: Pack, path: Path) -> list[Path]:
-    """The checkpoints from which a pack goes on, oldest first; none if it begins anew.
-
-    Args:
-        study: whose cells.
-        pack: of the study.
-        path: the study's folder.
-    """
-    if study.resumable:
-        return checkpoint.list_checkpoints(
-            path / RUNS / run_name(pack.cells[0]) / folder.CHECKPOINTS
-        )
-    return checkpoint.list_checkpoints(_pack_folder(study, pack, path))
+    """The checkpoints in a study's folder from which a pack goes on, oldest first; none if it
+    begins anew."""
+    own = path / RUNS / run_name(pack.cells[0]) / folder.CHECKPOINTS
+    return checkpoint.list_checkpoints(own if study.resumable else _pack_folder(study, pack, path))
 
 
 def _pack_folder(study: Study, pack: Pack, path: Path) -> Path:

@@ -62,7 +62,7 @@ def evaluate_lanes(
         UserError: if an episode does not end or is not finite, or the task has no fixed stream to
             play.
     """
-    count = min(BATCH, evaluation.episodes)
+    count, names = min(BATCH, evaluation.episodes), parts.task.metric_names
     batches = math.ceil(evaluation.episodes / count)
     one = jax.jit(partial(_play_batch, parts, evaluation, count))
     agents, found = jax.device_get(state.seed.agent), []
@@ -82,10 +82,8 @@ def evaluate_lanes(
                 f"an episode{which} did not end within {evaluation.max_steps} steps "
                 "(evaluation.max_steps)"
             )
-        names = parts.task.metric_names
         whole = {n: np.concatenate([metrics[n] for metrics, _ in played]) for n in names}
-        cut = {n: values[: evaluation.episodes] for n, values in whole.items()}
-        found.append(_finite(cut, which))
+        found.append(_finite({n: v[: evaluation.episodes] for n, v in whole.items()}, which))
     return found
 
 

@@ -1,5 +1,6 @@
 """How a study's cells are put together into programs: few to compile, none too long to lose."""
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -26,16 +27,14 @@ class Pack(NamedTuple):
     def __str__(self) -> str:
         count = len(self.settings)
         where = self.settings[0] if count == 1 else f"{self.settings[0]} to {self.settings[-1]}"
-        word = "seed" if len(self.seeds) == 1 else "seeds"
-        return f"{self.model} on {where}, {word} {', '.join(map(str, self.seeds))}"
+        seeds = f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}"
+        return f"{self.model} on {where}, {seeds}"
 
 
 def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
-    """The packs that remain to be run: longest first, or seed by seed if the study is resumable.
+    """The packs that remain to be run, without the finished cells.
 
-    Args:
-        study: whose cells.
-        finished: cells that are left out.
+    The longest comes first; if the study is resumable, they are in the order of its seeds.
     """
     ended = set(finished)
     if study.resumable:
@@ -49,13 +48,10 @@ def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
     if study.varied:
         return _varied_packs(study, ended)
     groups: dict[tuple, list[str]] = {}
-    for model in study.models:
-        for setting in study.settings:
-            left = tuple(n for n in study.seeds if (model, setting, n) not in ended)
-            if left:
-                groups.setdefault((model, _together(study, model, setting), left), []).append(
-                    setting
-                )
+    for model, setting in itertools.product(study.models, study.settings):
+        if left := tuple(n for n in study.seeds if (model, setting, n) not in ended):
+            alike = model, _together(study, model, setting), left
+            groups.setdefault(alike, []).append(setting)
     found = []
     for (model, _, seeds), settings in groups.items():
         lanes = len(settings) * len(seeds)

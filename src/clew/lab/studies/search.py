@@ -53,10 +53,6 @@ class Search:
 
         Pairs with fewer trainings than others come after them, whatever their mean, as it is over
         other tasks or seeds.
-
-        Args:
-            rows: of such settings.
-            model: the agent.
         """
         found: dict[tuple[float, float], list[float]] = {}
         for row in rows:

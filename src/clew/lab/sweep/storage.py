@@ -243,14 +243,14 @@ class TrialDatabase:
     @property
     def lost(self) -> int:
         """Trials to take so that one has all that wait of a batch that a process has left."""
-        self._put_back()
+        self._put_back_lost()
         # In the order in which they are asked for, which is Optuna's.
         trials = sorted(self._trials().values(), key=lambda trial: trial.number)
         waiting = [t.user_attrs.get(BATCH) for t in trials if t.state.name == "WAITING"]
         first = next((batch for batch in waiting if batch is not None), None)
         return 0 if first is None else len(waiting) - waiting[::-1].index(first)
 
-    def _put_back(self) -> None:
+    def _put_back_lost(self) -> None:
         """Has trials wait whose process was lost: no heartbeat, or a kill before the first."""
         with self._readable():
             self._optuna.storages.fail_stale_trials(self._study)

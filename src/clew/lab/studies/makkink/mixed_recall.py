@@ -140,7 +140,7 @@ class MixedRecall(Recall):
         self, variant: Int[Array, ""], episode: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[MixedState, Float[Array, " n"]]:
         """What `Episodes` draws from the same key, or the episode of that number."""
-        _, bits = self._size(variant)
+        (_, bits), zero = self._size(variant), jnp.zeros((), jnp.int32)
         with_query = self.task == "memory_chain"
         there = jnp.arange(self._bits, dtype=jnp.int32) < bits
         times_key = key
@@ -149,7 +149,6 @@ class MixedRecall(Recall):
         if self.stream[0] is None:
             context_key, query_key = jax.random.split(key)
             drawn = jax.random.bits(context_key, (self._bits,), jnp.uint32) & 1
-            zero = jnp.zeros((), jnp.int32)
             query = jax.random.randint(query_key, (), 0, bits) if with_query else zero
             context, episode = drawn.astype(jnp.int32), zero
         else:
@@ -159,7 +158,6 @@ class MixedRecall(Recall):
             context = jnp.asarray(contexts)[place].astype(jnp.int32)
             query = jnp.asarray(queries)[place].astype(jnp.int32)
         times = jnp.where(there, self._times(variant, times_key), _NEVER)
-        zero = jnp.zeros((), jnp.int32)
         state = MixedState(variant, jnp.where(there, context, 0), query, episode, times, zero)
         # The memory chain shows t = 0 twice, see `MemoryChain`.
         return state._replace(time=zero if with_query else zero + 1), self._observe(state)

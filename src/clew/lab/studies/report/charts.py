@@ -46,12 +46,8 @@ def score_limits(edition: Edition) -> tuple[float, float]:
 
 
 def seen_limits(edition: Edition, *others: float) -> tuple[float, float]:
-    """An axis from the lowest score seen, or 0, to 1, or a higher score; with a margin.
-
-    Args:
-        edition: a study's folder.
-        others: numbers beside the scores that must be seen too; NaN is none.
-    """
+    """An axis from the lowest score seen, or 0, to 1, or a higher score, with a margin; others are
+    numbers beside the scores, and NaN is none."""
     seen = [*edition.means, *(number for number in others if not math.isnan(number))]
     return min([0.0, *seen]) - 0.05, max([1.0, *seen]) + 0.05
 
@@ -246,13 +242,7 @@ def _draw_profiles(found: Mapping[str, Profile], styles: Styles, axes: Axes) -> 
 
 
 def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
-    """Mean score over speed of training, a panel for each part.
-
-    Args:
-        edition: a study's folder.
-        styles: of the models.
-        rates: steps per second, by model.
-    """
+    """Mean score over speed of training in steps per second, a panel for each part."""
     means = {part: _means(edition, part, rates) for part in edition.parts_with_rows}
     panels = [
         Panel(title_of(edition, part), partial(_draw_cost, edition, found, styles, rates))
@@ -403,11 +393,8 @@ def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS, metric: str = "") ->
 def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | None:
     """Scores from the best seed to the worst (Figures 4.1.5 and 4.2.4).
 
-    Args:
-        edition: a study's folder.
-        settings: with `RANKED` seeds: three panels each, of two moments of training and of the
-            evaluation. If there are none, a panel for each part, of each seed's mean over it.
-        styles: of the models.
+    Settings with `RANKED` seeds have three panels each, of two moments of training and of the
+    evaluation. Without such settings there is a panel for each part, of each seed's mean over it.
     """
     if settings:
         found = {

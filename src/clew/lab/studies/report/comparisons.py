@@ -51,19 +51,13 @@ class Difference(NamedTuple):
 def beside_published(edition: Edition, settings: Sequence[str]) -> dict[tuple[str, str], Compared]:
     """Welch's test of every cell of a table that is published and has two seeds or more.
 
-    Args:
-        edition: a study's folder.
-        settings: of the table; Holm's correction is over all its tests.
+    Holm's correction is over all tests of the table, which has these settings.
     """
     tests = {}
-    for model in edition.models:
-        for setting in settings:
-            here, published = (
-                edition.spread(model, setting),
-                edition.published.get((model, setting)),
-            )
-            if here is not None and published is not None:
-                tests[model, setting] = welch_from_spreads(here, published)
+    for pair in itertools.product(edition.models, settings):
+        here, published = edition.spread(*pair), edition.published.get(pair)
+        if here is not None and published is not None:
+            tests[pair] = welch_from_spreads(here, published)
     if not tests:
         return {}
     corrected = holm([test.p for test in tests.values()])

@@ -10,13 +10,7 @@ from clew.stats import Interval, mean_of_tasks, stratified_interval
 
 
 def mean_score(edition: Edition, model: str, settings: Sequence[str]) -> float:
-    """The mean over settings of the means over their seeds.
-
-    Args:
-        edition: a study's folder.
-        model: one of its models.
-        settings: that the model is `begun` in, at least one.
-    """
+    """The mean over settings, in all of which the model is `begun`, of their means over seeds."""
     columns = [edition.values(model, name) for name in settings]
     if len({column.size for column in columns}) == 1:  # rounded as `mean_of_tasks` rounds
         return float(np.stack(columns, axis=1).mean())
@@ -29,12 +23,6 @@ def mean_interval(
     """`mean_score` with its 95% interval, each setting resampled with the seeds that it has.
 
     A setting with a single seed has no known spread, and then the ends are NaN.
-
-    Args:
-        edition: a study's folder.
-        model: one of its models.
-        settings: that the model is `begun` in, at least one.
-        resamples: of the bootstrap.
     """
     columns = [edition.values(model, name) for name in settings]
     sizes = {column.size for column in columns}
@@ -51,14 +39,7 @@ def mean_interval(
 def lacks(
     edition: Edition, model: str, settings: Sequence[str], wanted: Sequence[str]
 ) -> tuple[str, ...]:
-    """Lines below a mean that lacks settings or seeds, such as "3 of 5 seeds"; else none.
-
-    Args:
-        edition: a study's folder.
-        model: one of its models.
-        settings: that the mean is over.
-        wanted: that it would be over if nothing were missing.
-    """
+    """Lines below a mean, such as "3 of 5 seeds", if it lacks seeds or wanted settings."""
     few = f"{len(settings)} of {len(wanted)} settings" if len(settings) < len(wanted) else ""
     return tuple(line for line in (few, some_seeds(edition, model, settings)) if line)
 
@@ -69,8 +50,5 @@ def some_seeds(edition: Edition, model: str, settings: Sequence[str]) -> str:
     fewest, most, all_of_them = min(counts), max(counts), len(edition.seeds)
     if fewest >= all_of_them:
         return ""
-    return (
-        f"{fewest} of {all_of_them} seeds"
-        if fewest == most
-        else (f"{fewest} to {most} of {all_of_them} seeds")
-    )
+    some = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return f"{some} of {all_of_them} seeds"

@@ -33,11 +33,7 @@ _LINES = (
 def published(scores: OneBudget, number: str, styles: Styles, judged: Sequence[Judged]) -> Chart:
     """Figure 5.2 or 5.3, a panel for each agent, with what the thesis says of it.
 
-    Args:
-        scores: of a folder.
-        number: of the figure.
-        styles: of the models.
-        judged: the claims; the verdict on the figure's is in the title.
+    The verdict on the figure's claims is in the title.
     """
     models = FIGURES[number]
     verdict = verdict_on(judged, f"Figure {number}")
