@@ -112,7 +112,7 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedSt
     jitted = jit_over(sharding.mesh, partial(advance, one), donate_argnums=0, **options)
     lowered = jitted.lower(run_template(parts), jax.ShapeDtypeStruct((), jnp.int32))
     compiled = lowered.compile(compiler_options=sharding.compiler_options)
-    require_room(parts.config, parts.learner.config, compiled)
+    require_room(parts.config, compiled)
     return compiled
 
 

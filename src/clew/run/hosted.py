@@ -216,7 +216,7 @@ def make_learn(parts: Parts) -> Callable[[SeedState, HostRollout, Array, np.int3
         args = seed.learner, seed._replace(learner=LearnerState()), acted, key, number
         if compiled is None:
             compiled = jitted.lower(*args).compile()
-            require_room(parts.config, parts.learner.config, compiled)
+            require_room(parts.config, compiled)
         return place_on_devices(compiled(*args), layouts)
 
     return learn_all

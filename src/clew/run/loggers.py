@@ -232,15 +232,13 @@ class Package(NamedTuple):
     """The logger's class."""
     needs: str
     """The module that it imports when it starts."""
-    extra: str
-    """The extra of clew that installs it."""
 
 
 LOGGERS = {
-    "tensorboard": Package(TensorBoard, "tensorboardX", "tensorboard"),
-    "wandb": Package(WeightsAndBiases, "wandb", "wandb"),
+    "tensorboard": Package(TensorBoard, "tensorboardX"),
+    "wandb": Package(WeightsAndBiases, "wandb"),
 }
-"""Every logger by its name."""
+"""Every logger by its name, which is that of the extra of clew with its package."""
 
 
 def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
@@ -263,7 +261,7 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
         if package.needs not in sys.modules and importlib.util.find_spec(package.needs) is None:
             raise UserError(
                 f"the logger {name} needs {package.needs}, which is not installed: "
-                f'pip install "clew[{package.extra}]"'
+                f'pip install "clew[{name}]"'
             )
     if "wandb" in names:
         log_in(wandb)

@@ -15,7 +15,6 @@ from clew.memory.kernels import provenance
 from clew.run.programs import keep_programs, programs_folder
 
 if TYPE_CHECKING:
-    from clew.agents.learners import LearnerConfig
     from clew.run.config import TrainConfig
 
 THREADS = "NPROC"
@@ -100,12 +99,13 @@ def require_memory(needed: int, what: str) -> None:
         )
 
 
-def require_room(config: "TrainConfig", learning: "LearnerConfig", compiled: Any) -> None:
+def require_room(config: "TrainConfig", compiled: Any) -> None:
     """Refuses a program that holds more than this machine's memory, before it runs.
 
     Raises:
         UserError: saying how much it needs and how much there is.
     """
+    learning = config.learning
     require_memory(
         max(1, config.devices) * planned_bytes(compiled),
         f"so much the compiled program holds at once, for {config.seeds:,} seeds x "

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -226,82 +226,75 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
     return summary
 
 
-def _no_episode(parts: Parts) -> list[str]:
+def _no_episode(parts: Parts) -> Iterator[str]:
     """Says where every episode takes longer than an environment is stepped in the whole run."""
     config, shortest = parts.config, parts.task.shortest_episode
     steps = config.updates * config.learning.rollout_length
-    if shortest <= steps or parts.learner.gathering.whole_episodes:
-        return []
-    return [
-        f"warning: no episode ends within this run: one of {config.env} takes at least "
-        f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
-        f"only {steps:,}; raise steps, or shorten the episodes"
-    ]
+    if shortest > steps and not parts.learner.gathering.whole_episodes:
+        yield (
+            f"warning: no episode ends within this run: one of {config.env} takes at least "
+            f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
+            f"only {steps:,}; raise steps, or shorten the episodes"
+        )
 
 
-def _no_learning(parts: Parts) -> list[str]:
+def _no_learning(parts: Parts) -> Iterator[str]:
     """Says where a run ends before its learner begins."""
     config, starts = parts.config, parts.learner.gathering.starts
     steps = config.updates * config.steps_per_update
-    if starts <= steps:
-        return []
-    return [
-        f"warning: nothing is learned within this run: {config.algorithm} begins after "
-        f"{starts:,} steps, and the run has {steps:,}; raise steps, or lower "
-        f"{config.algorithm}.learning_starts"
-    ]
+    if starts > steps:
+        yield (
+            f"warning: nothing is learned within this run: {config.algorithm} begins after "
+            f"{starts:,} steps, and the run has {steps:,}; raise steps, or lower "
+            f"{config.algorithm}.learning_starts"
+        )
 
 
-def _no_host(parts: Parts) -> list[str]:
+def _no_host(parts: Parts) -> Iterator[str]:
     """Says where settings of how environments are run have no use."""
     config = parts.config
-    if not parts.task.acts_on_device or config.host == HostConfig():
-        return []
-    return [f"host settings change nothing: {config.env} is written in JAX, and compiled"]
+    if parts.task.acts_on_device and config.host != HostConfig():
+        yield f"host settings change nothing: {config.env} is written in JAX, and compiled"
 
 
-def _no_use(parts: Parts) -> list[str]:
+def _no_use(parts: Parts) -> Iterator[str]:
     """Says which settings of the wrappers have no use without another one."""
     wrappers = parts.config.wrappers
-    return [
-        f"wrappers.{name} changes nothing without wrappers.{needed}"
-        for name, needed in NEEDED.items()
-        if name in wrappers.changed and not getattr(wrappers, needed)
-    ]
+    for name, needed in NEEDED.items():
+        if name in wrappers.changed and not getattr(wrappers, needed):
+            yield f"wrappers.{name} changes nothing without wrappers.{needed}"
 
 
-def _unread(parts: Parts) -> list[str]:
+def _unread(parts: Parts) -> Iterator[str]:
     """Says which entries of the observations no agent sees."""
-    return [
-        f"{name!r} is text, which the agent does not see; a wrapper that turns it into numbers "
-        "shows it"
-        for name in parts.task.unread
-    ]
+    for name in parts.task.unread:
+        yield (
+            f"{name!r} is text, which the agent does not see; a wrapper that turns it into numbers "
+            "shows it"
+        )
 
 
-def _unasked(parts: Parts) -> list[str]:
+def _unasked(parts: Parts) -> Iterator[str]:
     """What the task's spaces suggest and the settings leave: masks, and other units of actions."""
-    config, lines = parts.config, []
-    actions = parts.task.action_space
+    config, actions = parts.config, parts.task.action_space
     named = named_spaces(parts.task.observation_space)
     if isinstance(actions, Discrete | MultiDiscrete) and config.wrappers.action_mask is None:
         size = sum(choice_sizes(actions))
-        lines += [
-            f"{name!r} is observed like any other entry; if it says which actions are allowed: "
-            f"--wrappers.action-mask {name}"
-            for name, space in named.items()
-            if "mask" in name and space.shape == (size,) and not isinstance(space, ActionMask)
-        ]
+        for name, space in named.items():
+            if "mask" in name and space.shape == (size,) and not isinstance(space, ActionMask):
+                yield (
+                    f"{name!r} is observed like any other entry; if it says which actions are "
+                    f"allowed: --wrappers.action-mask {name}"
+                )
     gaussian = config.network.continuous == "gaussian" and config.algorithm != "sac"
     if isinstance(actions, Box) and gaussian and actions.is_bounded():
         widest, narrowest = (of(actions.high - actions.low) / 2 for of in (np.max, np.min))
         if widest > FAR or narrowest < 1 / FAR:
-            lines.append(
+            yield (
                 f"actions reach {narrowest:g} to {widest:g} from the middle of their limits, and "
                 "a Gaussian policy begins with a deviation of 1; --network.continuous tanh goes by "
                 "the limits"
             )
-    return lines
 
 
 def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:

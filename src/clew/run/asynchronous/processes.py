@@ -51,9 +51,7 @@ class RolloutReady(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The learner's message: this many rollouts of the actor are learned from, or dropped."""
-
-    rollouts: int
+    """The learner's message: a rollout of the actor is learned from, or dropped."""
 
 
 class Reopen(NamedTuple):
@@ -62,23 +60,17 @@ class Reopen(NamedTuple):
     opening: int
 
 
-class Memory(NamedTuple):
-    """What an actor shares with the learner."""
-
-    params: Any
-    """Bytes of `Versions`."""
-    heartbeat: Any
-    """Bytes of `Heartbeat`."""
-    slots: list[Any]
-    """Bytes of a rollout each."""
-
-
 class Start(NamedTuple):
     """Everything that an actor begins with."""
 
     spec: ActorSpec
     link: Link
-    memory: Memory
+    versions: Any
+    """Shared bytes of `Versions`."""
+    heartbeat: Any
+    """Shared bytes of `Heartbeat`."""
+    slots: list[Any]
+    """Shared bytes of a rollout each."""
     params: PyTree
     """Shapes of `ActorParams`."""
     gathered: PyTree
@@ -108,11 +100,11 @@ def work(start: Start) -> None:
 class _Worker:
     def __init__(self, start: Start):
         self._link, self._opening = start.link, start.opening
-        self._heartbeat = Heartbeat(as_array(start.memory.heartbeat))
+        self._heartbeat = Heartbeat(as_array(start.heartbeat))
         self._heartbeat.begin()
-        self._versions = Versions(start.memory.params, Layout(start.params))
+        self._versions = Versions(start.versions, Layout(start.params))
         self._layout = Layout(start.gathered)
-        self._slots = [as_array(slot) for slot in start.memory.slots]
+        self._slots = [as_array(slot) for slot in start.slots]
         self._ahead = len(self._slots) - 1
         self._turn, self._unlearned = 0, 0
         self._actor = Actor(start.spec, self._heartbeat)
@@ -159,7 +151,7 @@ class _Worker:
         if isinstance(answer, Reopen):
             self._opening = answer.opening
         else:
-            self._unlearned -= answer.rollouts
+            self._unlearned -= 1
 
 
 def _hang_up(link: Link, error: UserError | str) -> None:
@@ -180,8 +172,8 @@ class _Running:
         self.number, task = start.spec.number, start.spec.task
         self.link, theirs = context.Pipe()
         layout = Layout(start.gathered)
-        self._slots = [layout.views(as_array(slot)) for slot in start.memory.slots]
-        self.heartbeat = Heartbeat(as_array(start.memory.heartbeat))
+        self._slots = [layout.views(as_array(slot)) for slot in start.slots]
+        self.heartbeat = Heartbeat(as_array(start.heartbeat))
         self._turn = 0
         self.process = context.Process(
             target=work, args=(start._replace(link=theirs),), name=f"clew-actor-{self.number}"
@@ -251,14 +243,14 @@ class ProcessPool(ActorPool):
             with self._started():
                 self._running.extend(self._start(spec) for spec in self._specs)
         for running in self._taken:
-            running.send(Ack(1))
+            running.send(Ack())
         self._taken = []
 
     def take(self, count: int) -> list[ActorRollout]:
         while True:
             for running in self._ready.drop(self._version):
                 self.dropped += 1
-                running.send(Ack(1))
+                running.send(Ack())
             if self._ready.enough(count):
                 break
             links = [running.link for running in self._running]
@@ -286,7 +278,9 @@ class ProcessPool(ActorPool):
         start = Start(
             spec=spec,
             link=None,
-            memory=Memory(self._block, heartbeat, slots),
+            versions=self._block,
+            heartbeat=heartbeat,
+            slots=slots,
             params=self._params,
             gathered=self._gathered,
             opening=self._budget.used,
