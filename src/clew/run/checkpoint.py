@@ -106,11 +106,7 @@ class Checkpoint(NamedTuple):
 
 
 def save(
-    folder: Path,
-    state: PyTree,
-    meta: dict[str, Any],
-    versions: dict[str, str],
-    replay: PyTree = (),
+    folder: Path, state: PyTree, meta: dict[str, Any], versions: dict[str, str], replay: PyTree = ()
 ) -> Path:
     """Writes a checkpoint and removes all but the newest three.
 
@@ -330,12 +326,7 @@ def encode(
         array = np.asarray(leaf)
         block = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         entries.append(
-            {
-                "path": name,
-                "shape": list(array.shape),
-                "dtype": array.dtype.name,
-                "offset": offset,
-            }
+            {"path": name, "shape": list(array.shape), "dtype": array.dtype.name, "offset": offset}
         )
         blocks.append(block)
         digest.update(block)

@@ -117,9 +117,7 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedSt
 
 
 def advance(
-    one: Callable[[SeedState, Int[Array, ""]], SeedState],
-    state: RunState,
-    count: Int[Array, ""],
+    one: Callable[[SeedState, Int[Array, ""]], SeedState], state: RunState, count: Int[Array, ""]
 ) -> RunState:
     """So many updates, or fewer if one gives a number that is not finite.
 

@@ -10,17 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    Self,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -48,13 +38,7 @@ from clew.interact.task import HostConfig
 from clew.memory import MEMORIES
 from clew.names import is_reference, recorded_name
 from clew.run.asynchronous.settings import PLACE, AsyncConfig
-from clew.run.defaults import (
-    ENV,
-    MEMORY_OPTIONS,
-    DefaultOptions,
-    defaults_for,
-    memory_defaults,
-)
+from clew.run.defaults import ENV, MEMORY_OPTIONS, DefaultOptions, defaults_for, memory_defaults
 from clew.run.loggers import WandbConfig, check_loggers
 from clew.run.migration import lasting_memory, migrate_settings
 

@@ -145,10 +145,7 @@ def state_layouts(parts: Parts) -> RunState:
 
 
 def _init_seed(
-    parts: Parts,
-    begin: Callable[..., SeedState],
-    key: PRNGKeyArray,
-    given: tuple[Any, Any] | None,
+    parts: Parts, begin: Callable[..., SeedState], key: PRNGKeyArray, given: tuple[Any, Any] | None
 ) -> SeedState:
     """One seed's state; the agent is built outside of `begin`, where its draws compile little."""
     agent_key, env_key, key = jax.random.split(key, 3)

@@ -2,10 +2,4 @@
 
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
 
-__all__ = [
-    "Arithmetic",
-    "StateSize",
-    "multiply_adds",
-    "parameters",
-    "state_size",
-]
+__all__ = ["Arithmetic", "StateSize", "multiply_adds", "parameters", "state_size"]

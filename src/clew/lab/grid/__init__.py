@@ -11,13 +11,7 @@ if TYPE_CHECKING:
     from clew.lab.grid.progress import QuietStudy, Standing, StudyLines, StudyProgress
     from clew.lab.grid.ray_workers import RayWorkers
     from clew.lab.grid.results import read_results
-    from clew.lab.grid.runner import (
-        Failure,
-        StudyInterrupted,
-        StudyResult,
-        check_study,
-        run_study,
-    )
+    from clew.lab.grid.runner import Failure, StudyInterrupted, StudyResult, check_study, run_study
     from clew.lab.grid.study import Cell, Evaluation, Expected, Setting, Study
     from clew.lab.grid.workers import Event, LocalWorkers, Workers
 

@@ -34,15 +34,7 @@ from clew.memory.kernels import provenance_of
 from clew.run import checkpoint, folder, machine
 from clew.run.build import abstract_agent, make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.lanes import (
-    SIZES,
-    Curve,
-    Curves,
-    Lane,
-    compile_lanes,
-    init_lanes,
-    lanes_config,
-)
+from clew.run.lanes import SIZES, Curve, Curves, Lane, compile_lanes, init_lanes, lanes_config
 from clew.run.metrics import read_metrics
 from clew.run.progress import Progress, Report
 from clew.run.runner import Runner, TrainingDiverged
@@ -247,11 +239,7 @@ def lanes_of(job: Job) -> list[Lane]:
 
 
 def _pack_rows(
-    job: Job,
-    lanes: Sequence[Lane],
-    curves: Sequence[Curve],
-    played: Sequence[Played],
-    timed: Timed,
+    job: Job, lanes: Sequence[Lane], curves: Sequence[Curve], played: Sequence[Played], timed: Timed
 ) -> list[Row]:
     """The rows of a pack's cells, each with its part of the time."""
     count = len(job["seeds"])

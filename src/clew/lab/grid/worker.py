@@ -79,11 +79,7 @@ def _failure(error: Exception, begun: bool) -> dict[str, Any]:
     if not isinstance(error, UserError):
         traceback.print_exc()
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    return {
-        "kind": "failed",
-        "error": text.strip() or type(error).__name__,
-        "begun": begun,
-    }
+    return {"kind": "failed", "error": text.strip() or type(error).__name__, "begun": begun}
 
 
 class Notebook:

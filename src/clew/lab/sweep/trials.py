@@ -4,15 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from clew.lab.grid import (
-    Evaluation,
-    Setting,
-    Study,
-    StudyProgress,
-    StudyResult,
-    Workers,
-    run_study,
-)
+from clew.lab.grid import Evaluation, Setting, Study, StudyProgress, StudyResult, Workers, run_study
 from clew.lab.grid.results import Row, mean_at_end
 from clew.lab.sweep.space import value_of, with_settings
 from clew.run.build import make_task

@@ -131,12 +131,7 @@ def _arrival(scores: OneBudget, model: str, level: float) -> Values:
     return steps[first].astype(np.float64)
 
 
-def _compare(
-    what: str,
-    x: Values,
-    y: Values,
-    decide: Callable[[Comparison], str],
-) -> Finding:
+def _compare(what: str, x: Values, y: Values, decide: Callable[[Comparison], str]) -> Finding:
     """Two groups of seeds by Welch's test; fewer than two seeds, or none with a spread, say
     nothing."""
     seeds = f"{x.size} and {y.size}"

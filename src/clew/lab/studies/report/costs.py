@@ -7,13 +7,7 @@ from typing import Any
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.report.means import lacks, mean_score
-from clew.lab.studies.report.tables import (
-    MISSING,
-    model_cell,
-    score_label,
-    shade,
-    title_of,
-)
+from clew.lab.studies.report.tables import MISSING, model_cell, score_label, shade, title_of
 from clew.report.document import Cell, Column, Table, duration, tabulate
 
 

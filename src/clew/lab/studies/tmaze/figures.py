@@ -106,11 +106,7 @@ def learning(
 
 
 def _learning(
-    scores: OneBudget,
-    models: Sequence[str],
-    styles: Styles,
-    metric: str,
-    settings: Sequence[str],
+    scores: OneBudget, models: Sequence[str], styles: Styles, metric: str, settings: Sequence[str]
 ) -> list[Panel]:
     titles = {setting: setting.replace("-", " ") for setting in settings}
     label, limits = (_SUCCESS, (-0.03, 1.05)) if metric == "success" else (metric, None)

@@ -262,8 +262,7 @@ _COSTS = (
 _PAGES = {
     **dict.fromkeys(EDITION_OF, Page(_command, form="the T-Maze study", blocks=blocks)),
     **dict.fromkeys(
-        SEARCH_EDITION_OF,
-        Page(_command, form="a search of the T-Maze study", blocks=SEARCH.blocks),
+        SEARCH_EDITION_OF, Page(_command, form="a search of the T-Maze study", blocks=SEARCH.blocks)
     ),
 }
 
