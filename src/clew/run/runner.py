@@ -152,14 +152,12 @@ class Runner:
         self._run_log.open(self.update, self._loaded)
         for row in self._run_log.rows():
             self._best.follow(row)
-        if self._saved is None:
-            self._save()
+        self._save()
         if self._program is not None:
             self._progress.phase("training")
             with self._rescued(self._program):
                 self._loop(self._program)
-        if self._saved != self.update:
-            self._save()
+        self._save()
 
     def close(self) -> None:
         """Closes the program, which may have environments open, and the log."""
@@ -301,7 +299,9 @@ class Runner:
         return Report(steps, total, rate, self.seconds, seconds_left, row)
 
     def _save(self) -> None:
-        """Writes a checkpoint, after the rows that belong before it."""
+        """Writes a checkpoint after the rows that belong before it, unless there is one as new."""
+        if self._saved == self.update:
+            return
         if self._checkpoints is not None:
             self._progress.phase("saving")
             self._run_log.sync()
@@ -315,8 +315,7 @@ class Runner:
         self._saved, self._saved_at = self.update, self.seconds
 
     def _interrupted(self) -> TrainingInterrupted:
-        if self._saved != self.update:
-            self._save()
+        self._save()
         return TrainingInterrupted(
             f"stopped after {self._steps} steps, everything is saved; resume with: "
             f"{self._resume_with}"
@@ -338,7 +337,7 @@ class Runner:
             with contextlib.suppress(Exception):
                 if self._calling:
                     self._take_whole(program)
-                if self._all_logged and self._saved != self.update:
+                if self._all_logged:
                     self._save()
             if self._saved is not None and self._checkpoints is not None and self._resume_with:
                 steps = self._saved * self._config.steps_per_update
@@ -356,8 +355,7 @@ class Runner:
 
     def _failed(self, fault: EnvironmentFault) -> EnvironmentFailed:
         """Saves what there was before an environment failed; the error to raise."""
-        if self._saved != self.update:
-            self._save()
+        self._save()
         half = _in_half(self._config) if isinstance(self._parts.task.action_space, Box) else []
         acted = f"; if its actions were no numbers, look for {half[0]}" if half else ""
         return EnvironmentFailed(
