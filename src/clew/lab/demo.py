@@ -113,11 +113,11 @@ def draw(rows: Runs) -> Figure:
     return figure
 
 
-def draw_maze(axes: Axes, length: int = CORRIDOR) -> None:
+def draw_maze(axes: Axes) -> None:
     """Draws the T-Maze: a corridor with the cue at its start, and two arms at its end."""
     blue, orange = COLOURS[0], COLOURS[1]
-    end = length - 1
-    for x, y in [(i, 0) for i in range(length)] + [(end, 1), (end, -1)]:
+    end = CORRIDOR - 1
+    for x, y in [(i, 0) for i in range(CORRIDOR)] + [(end, 1), (end, -1)]:
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor="0.96", edgecolor="0.75", linewidth=0.8))
     axes.add_patch(Rectangle((0, 0), 1, 1, facecolor=blue, edgecolor="none"))
     axes.text(0.5, 0.46, "↑", color="white", ha="center", va="center", fontsize=13, weight="bold")
@@ -125,11 +125,11 @@ def draw_maze(axes: Axes, length: int = CORRIDOR) -> None:
     walk = FancyArrowPatch((1.4, 0.5), (end - 0.3, 0.5), arrowstyle="->", mutation_scale=14)
     walk.set(color="0.45", linewidth=1.3)
     axes.add_patch(walk)
-    axes.text((length + 1) / 2, -0.85, f"{end} steps of corridor", color="0.35", ha="center")
+    axes.text((CORRIDOR + 1) / 2, -0.85, f"{end} steps of corridor", color="0.35", ha="center")
     axes.text(end + 0.5, 0.46, "?", ha="center", va="center", fontsize=13, weight="bold")
     axes.text(end + 1.3, 1.35, "right way: +4", va="center", color=blue, fontsize=10.5)
     axes.text(end + 1.3, -0.55, "wrong way: -1", va="center", color=orange, fontsize=10.5)
-    axes.set_xlim(-0.2, length + 5)
+    axes.set_xlim(-0.2, CORRIDOR + 5)
     axes.set_ylim(-1.25, 2.35)
     axes.set_aspect("equal")
     axes.set_axis_off()

@@ -27,9 +27,9 @@ from clew.files import open_to_append, read_file, write_file
 Row = dict[str, Any]
 Kinds = Mapping[str, type]
 """Keys that a row must have, with the types of their values."""
-_END = re.compile(rb', "crc32": "([0-9a-f]{8})"\}')
-_END_SIZE = len(b', "crc32": "00000000"}')
-_FRAME = b', "crc32": "', b'"}'
+_END = b', "crc32": "%08x"}'
+_END_SIZE = len(_END % 0)
+_ENDS = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')
 _DIFFERENT = 3
 """Bytes in which the end of a line may differ from a checksum's frame and still be one, damaged."""
 _TRIES = 100
@@ -67,7 +67,7 @@ def encode(row: Row) -> bytes:
     """
     assert row, "a row says something"
     body = json.dumps(row, allow_nan=False).encode()[:-1]
-    return body + b', "crc32": "%08x"}\n' % zlib.crc32(body)
+    return body + _END % zlib.crc32(body) + b"\n"
 
 
 def decode(data: bytes, kinds: Kinds | None = None) -> tuple[list[Line], list[Damage]]:
@@ -212,7 +212,7 @@ def _parse(raw: bytes, kinds: Kinds) -> Row | str:
     raw = raw.removesuffix(b"\r")  # of a copy made by an editor
     if _resembles_checksum(raw[-_END_SIZE:]):
         body = raw[:-_END_SIZE]
-        if raw[-_END_SIZE:] != b', "crc32": "%08x"}' % zlib.crc32(body):
+        if raw[-_END_SIZE:] != _END % zlib.crc32(body):
             return "its checksum does not match"
         raw = body + b"}"
     try:
@@ -230,7 +230,7 @@ def _resembles_checksum(end: bytes) -> bool:
     """Whether the end of a line is a checksum, perhaps a damaged one."""
     if len(end) < _END_SIZE:
         return False
-    head, tail = _FRAME
+    head, tail = _END.split(b"%08x")
     pairs = zip(end[: len(head)] + end[-len(tail) :], head + tail, strict=True)
     return sum(a != b for a, b in pairs) <= _DIFFERENT
 
@@ -238,7 +238,7 @@ def _resembles_checksum(end: bytes) -> bool:
 def _whole_rows_in(raw: bytes, kinds: Kinds) -> Iterator[tuple[Row, bytes]]:
     """The rows in a damaged line whose checksums match: it lost the ends of lines, or was torn."""
     begin = 0
-    for end in _END.finditer(raw):
+    for end in _ENDS.finditer(raw):
         starts = (m.start() + begin for m in re.finditer(rb'\{"', raw[begin : end.end()]))
         for start in itertools.islice(starts, _TRIES):
             piece = raw[start : end.end()]

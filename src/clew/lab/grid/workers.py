@@ -112,13 +112,11 @@ class LocalWorkers(Workers):
         logs.mkdir(parents=True, exist_ok=True)
 
     def submit(self, pack: Pack, job: Job) -> None:
-        for index, slot in enumerate(self._slots):
-            if slot is None or slot.pack is None:
-                if slot is None or slot.popen.poll() is not None:
-                    slot = self._slots[index] = self._start(index)
-                break
-        else:
-            raise AssertionError("every worker has a pack")
+        free = (n for n, slot in enumerate(self._slots) if slot is None or slot.pack is None)
+        index = next(free)
+        slot = self._slots[index]
+        if slot is None or slot.popen.poll() is not None:
+            slot = self._slots[index] = self._start(index)
         slot.pack = pack
         try:
             slot.stdin.write(json.dumps(job) + "\n")
