@@ -221,9 +221,7 @@ def test_a_sweep_on_the_cluster_is_the_one_on_this_machine(cluster, ray, tmp_pat
     sweep = small_sweep(trials=3, fresh_seeds=2, at_once=2, episodes=5)
     here = run_sweep(sweep, tmp_path / "here", workers=1, progress=QuietStudy())
     with closing(RayWorkers(cluster.address)) as workers:
-        there = run_sweep(
-            sweep, tmp_path / "there", workers=workers, on_ray=True, progress=QuietStudy()
-        )
+        there = run_sweep(sweep, tmp_path / "there", workers=workers, progress=QuietStudy())
     tried = [[(t.number, t.values, t.state) for t in found.tried["gru"]] for found in (here, there)]
     assert tried[0] == tried[1] and [state for *_, state in tried[1]] == ["complete"] * 3
     for scores in (here.winners["gru"].best.scores, there.winners["gru"].best.scores):

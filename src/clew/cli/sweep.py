@@ -82,7 +82,6 @@ def main(args: list[str]) -> int:
             place,
             storage=command.storage,
             workers=workers,
-            on_ray=bool(command.ray),
             trust=command.trust,
             progress=study_listener(),
             how_to_go_on=f"clew sweep {shlex.join(args)}",

@@ -198,7 +198,6 @@ def run_sweep(
     *,
     storage: str = "",
     workers: int | Workers | None = None,
-    on_ray: bool = False,
     trust: bool = False,
     progress: StudyProgress | None = None,
     how_to_go_on: str = "the same call again",
@@ -214,8 +213,7 @@ def run_sweep(
         run_dir: the sweep's folder; created, or resumed if it exists.
         storage: the URL of another database than the folder's own, for machines without a disk in
             common, as SQLAlchemy takes it.
-        workers: as `clew.lab.grid.run_study` takes them.
-        on_ray: whether they are a cluster's, for tasks written in JAX.
+        workers: as `clew.lab.grid.run_study` takes them; a cluster's are for tasks written in JAX.
         trust: consent to import the code that the run of `config.start_from` names; see
             `clew.run.trust`.
         progress: the listener; by default lines on standard error.
@@ -228,7 +226,7 @@ def run_sweep(
     path, score = Path(run_dir).absolute(), sweep.check(trust=trust)
     configs = sweep.configs()
     compiled = is_compiled(next(iter(configs.values())))
-    if on_ray and not compiled:
+    if not (workers is None or isinstance(workers, int) or workers.saves or compiled):
         raise UserError(
             f"--ray is for tasks written in JAX; {sweep.config.env} is resumed from this disk"
         )
@@ -245,7 +243,7 @@ def run_sweep(
         stack.callback(listener.leave)
         if workers is None or isinstance(workers, int):
             workers = stack.enter_context(closing(LocalWorkers(path / LOGS, workers)))
-        crew = Crew(workers, listener, score, how_to_go_on, on_ray)
+        crew = Crew(workers, listener, score, how_to_go_on)
         mixable = any(lane_names(configs[memory], s.vary) for memory, s in searches.items())
         at_once = sweep.at_once or (LANES if compiled and mixable else max(1, workers.size))
         session = _Session(sweep, path, crew, searches, configs, at_once, listener)

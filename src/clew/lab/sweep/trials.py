@@ -32,8 +32,6 @@ class Crew(NamedTuple):
     progress: StudyProgress
     score: str
     how_to_go_on: str
-    on_ray: bool = False
-    """Whether the workers are those of a cluster, which has no part in this disk."""
 
     def run(self, study: Study, path: Path) -> StudyResult:
         """Runs what is left of a study."""
@@ -110,7 +108,7 @@ def _studies(
     groups: dict[str, list[int]] = {}
     for number, config in configs.items():
         groups.setdefault(_beside(config, lanes), []).append(number)
-    mixable = lanes and not crew.on_ray and is_compiled(next(iter(configs.values())))
+    mixable = lanes and crew.workers.saves and is_compiled(next(iter(configs.values())))
     alone = []
     for group in groups.values():
         left = [number for number in group if number in wanted]
@@ -153,8 +151,9 @@ def runs_study(
     """Trainings of one task as models of a study: runs of their own, or programs of a cluster."""
     first = next(iter(models.values()))
     settings = {TASK: Setting(first.env, first.env_options)}
-    played = evaluation or Evaluation(episodes=int(crew.on_ray))
-    return _study(models, settings, crew, played, resumable=not crew.on_ray)
+    saves = crew.workers.saves
+    played = evaluation or Evaluation(episodes=int(not saves))
+    return _study(models, settings, crew, played, resumable=saves)
 
 
 def _study(
