@@ -3,7 +3,7 @@
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -308,13 +308,19 @@ def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
     )
 
 
+def mean_of_rows(pairs: Iterable[tuple[float | None, int]]) -> float | None:
+    """The mean over the episodes of rows, of which each has its mean and their number; None if
+    none ended."""
+    known = [(mean, count) for mean, count in pairs if count and mean is not None]
+    total = sum(count for _, count in known)
+    return sum(mean * count for mean, count in known) / total if total else None
+
+
 def _final(window: list[Row], name: str) -> Row:
-    totals = []
-    for seed in range(len(window[-1][name])):
-        pairs = [(row[name][seed], row["episodes"][seed]) for row in window]
-        counted = [(value, n) for value, n in pairs if n and value is not None]
-        weight = sum(n for _, n in counted)
-        totals.append(sum(v * n for v, n in counted) / weight if weight else None)
+    totals = [
+        mean_of_rows((row[name][seed], row["episodes"][seed]) for row in window)
+        for seed in range(len(window[-1][name]))
+    ]
     known = [total for total in totals if total is not None]
     mean = sum(known) / len(known) if known else None
     interval = None

@@ -35,7 +35,7 @@ from clew.run import checkpoint, folder, machine
 from clew.run.build import abstract_agent, make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.lanes import SIZES, Curve, Curves, Lane, compile_lanes, init_lanes, lanes_config
-from clew.run.metrics import read_metrics
+from clew.run.metrics import mean_of_rows, read_metrics
 from clew.run.progress import Progress, Report
 from clew.run.runner import Runner, TrainingDiverged
 from clew.run.train import train
@@ -342,11 +342,10 @@ def learning_curve(rows: list[Row], names: tuple[str, ...], bins: int) -> Curve:
 
 def _pooled(rows: list[Row], names: tuple[str, ...]) -> Row:
     """The number of episodes that ended in some rows, and each metric's mean over them."""
-    number = sum(row["episodes"][0] for row in rows)
-    found: Row = {"episodes": number}
+    found: Row = {"episodes": sum(row["episodes"][0] for row in rows)}
     for name in names:
-        total = sum(row[name][0] * row["episodes"][0] for row in rows if row["episodes"][0])
-        found[name] = float(f"{total / number:.4g}") if number else None
+        mean = mean_of_rows((row[name][0], row["episodes"][0]) for row in rows)
+        found[name] = finite(mean, 4)
     return found
 
 

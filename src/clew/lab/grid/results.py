@@ -12,6 +12,7 @@ from clew.lab.grid.study import Cell, Study
 from clew.run import json_lines
 from clew.run.json_lines import Kinds, Row, RowFile
 from clew.run.machine import git_commit, versions
+from clew.run.metrics import mean_of_rows
 
 RESULTS, FAILURES, STUDY, LOGS = "results.jsonl", "failures.jsonl", "study.json", "logs"
 FORMAT = 1
@@ -38,10 +39,8 @@ def mean_at_end(row: Row, metric: str, steps: float) -> float | None:
     """The mean over the episodes of the last steps of a row's curve; None if none ended there."""
     curve = row["curve"]
     begin = curve["steps"][-1] - steps
-    points = zip(curve["steps"], curve["episodes"], curve[metric], strict=True)
-    ended = [(n, value) for at, n, value in points if at > begin and n and value is not None]
-    total = sum(n for n, _ in ended)
-    return sum(n * value for n, value in ended) / total if total else None
+    points = zip(curve["steps"], curve[metric], curve["episodes"], strict=True)
+    return mean_of_rows((mean, count) for at, mean, count in points if at > begin)
 
 
 def cell_of(row: Row) -> Cell:
