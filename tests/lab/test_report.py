@@ -429,7 +429,7 @@ def test_floors_and_early_scores_below_all_others_are_within_the_axes(tmp_path: 
     edition = read_edition(folder)
     styles = styles_of(edition.models)
     early = charts.ranks(edition, ["a"], styles)
-    assert early is not None and limits_of(early.panels[0])[0] < -9.0
+    assert limits_of(early.panels[0])[0] < -9.0
     assert limits_of(charts.bars(edition, "all", styles).panels[0])[0] < -3.0
     assert limits_of(charts.many_seeds(edition, ["a"], styles).panels[0])[0] == -0.05
     assert "published" not in charts.many_seeds(edition, ["a"], styles).caption

@@ -128,7 +128,6 @@ def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
     verdicts = [UNDECIDED, NOT_HELD, HELD, NOT_HELD, UNDECIDED, UNDECIDED]
     assert [row[1].text for row in claims.rows][:6] == verdicts
     chart = ranks(edition, SETTINGS, styles_of(edition.models))
-    assert chart is not None
     assert [panel.title for panel in chart.panels][:3] == [
         "length-20, 25% of training",
         "length-20, 50% of training",

@@ -82,11 +82,10 @@ RETURNS = Shown(
 _COSTS = "By the clock, whatever else the machine did; {}."
 
 
-def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
+def blocks(edition: Edition, styles: Styles, note: str) -> list[Block | None]:
     """The blocks of a folder at the budget of most of its rows."""
     scores = scores_of(edition)
     judged = [claim.judge(scores) for claim in CLAIMS]
-    learner = learner_table(scores)
     last = max(row["last"]["steps"] for row in scores.edition.rows)
     return [
         Heading(scores.edition.name, 1, scores.edition.slug),
@@ -99,7 +98,7 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         figures.windows(scores, styles, judged),
         edition.heading("Speed and memory", "speed"),
         figures.speed(scores, judged),
-        *([learner] if learner else []),
+        learner_table(scores),
         costs_table(scores, _COSTS),
         edition.heading("How this was made", "made-section"),
         provenance(scores.edition, note),

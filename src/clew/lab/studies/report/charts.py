@@ -202,7 +202,7 @@ def spread_out(count: int, width: float) -> np.ndarray:
     return width * ((np.arange(count) * golden + 0.5) % 1 - 0.5)
 
 
-def profiles(edition: Edition, styles: Styles) -> Chart | None:
+def profiles(edition: Edition, styles: Styles) -> Chart:
     """The share of normalised scores above each threshold, a panel for each part."""
     found = {part: _profiles(edition, part) for part in edition.parts}
     panels = [
@@ -210,8 +210,6 @@ def profiles(edition: Edition, styles: Styles) -> Chart | None:
         for part, of_part in found.items()
         if of_part
     ]
-    if not panels:
-        return None
     caption = (
         "How many trainings score above what is on the axis, of all seeds and settings that ask "
         "for a memory; 0 is the best without one, 1 is perfect. Higher is better; a line that "
@@ -390,7 +388,7 @@ def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS, metric: str = "") ->
     return curves(pooled, metric, bins)
 
 
-def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | None:
+def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
     """Scores from the best seed to the worst (Figures 4.1.5 and 4.2.4).
 
     Settings with `RANKED` seeds have three panels each, of two moments of training and of the
@@ -411,8 +409,6 @@ def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart | 
         for title, ranked in found.items()
         if ranked
     ]
-    if not panels:
-        return None
     caption = (
         f"{about} Seeds from the best to the worst, shaded: 95% bootstrap band at each rank. High "
         "and flat is robust: the seed hardly matters. A cliff is a lottery."

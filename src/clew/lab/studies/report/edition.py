@@ -140,7 +140,7 @@ class Page:
     form: str = ""
     """Whose report it is, where it has a form of its own; its folders cannot be mixed with
     others."""
-    blocks: "Callable[[Edition, Styles, str], list[Block]] | None" = None
+    blocks: "Callable[[Edition, Styles, str], Sequence[Block | None]] | None" = None
     """The blocks of such a folder in a form of its own; the last argument is the user's note."""
 
 

@@ -24,7 +24,6 @@ from clew.lab.studies.report.tables import (
     EXACT,
     aggregates,
     floors,
-    has_floors,
     results,
     score_label,
     summary,
@@ -35,7 +34,6 @@ from clew.report.document import (
     Chart,
     Heading,
     Numbers,
-    Table,
     Text,
     counted,
     duration,
@@ -89,7 +87,7 @@ def _distinct(editions: list[Edition]) -> list[Edition]:
 
 
 def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, folder by folder; charts without a panel are left out.
+    """All blocks of a report, folder by folder, without None and charts that have no panel.
 
     Raises:
         UserError: for folders whose reports have different forms.
@@ -97,16 +95,17 @@ def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Blo
     if len({edition.page.form for edition in editions}) > 1:
         form = next(edition.page.form for edition in editions if edition.page.form)
         raise UserError(f"{form} has a report of its own form: give its folders alone")
-    blocks: list[Block] = []
+    blocks: list[Block | None] = []
     for edition in editions:
         blocks += (edition.page.blocks or general_blocks)(edition, styles, note)
-    return [block for block in blocks if not isinstance(block, Chart) or block.panels]
+    there = [block for block in blocks if block is not None]
+    return [block for block in there if not isinstance(block, Chart) or block.panels]
 
 
-def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
+def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block | None]:
     """The blocks of a folder in the form that suits any study."""
     edition, others = _of_one_budget(edition)
-    blocks: list[Block] = [
+    blocks: list[Block | None] = [
         Heading(edition.name, 1, edition.slug),
         _numbers(edition),
         *(Text(sentence) for sentence in (*_sentences(edition), *others)),
@@ -120,18 +119,23 @@ def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
             edition.heading(title_of(edition, part), f"{part}-section"),
             charts.bars(edition, part, styles),
             results(edition, part),
-            *([floors(edition, part)] if has_floors(edition, part) else []),
+            floors(edition, part),
         ]
-    many = with_many_seeds(edition)
-    if many:
-        blocks += _many(edition, many, styles)
+    if many := with_many_seeds(edition):
+        blocks += [
+            edition.heading("Many seeds", "seeds-section"),
+            charts.many_seeds(edition, many, styles),
+            published_tests(edition, many),
+            *(pairs(edition, setting) for setting in many),
+        ]
     blocks += [
         edition.heading("Outcomes", "outcomes-section"),
         charts.outcomes(edition, styles),
-        *_present(aggregates(edition), charts.profiles(edition, styles)),
+        aggregates(edition),
+        charts.profiles(edition, styles),
         edition.heading("Training and seeds", "training-section"),
         charts.learning(edition, styles),
-        *_present(charts.ranks(edition, many, styles)),
+        charts.ranks(edition, many, styles),
         edition.heading("Cost", "cost-section"),
         costs(edition),
         charts.cost(edition, styles, rates(edition)),
@@ -162,19 +166,6 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
                 f"{max(own):,}."
             )
     return shown, sentences
-
-
-def _many(edition: Edition, many: list[str], styles: Styles) -> list[Block]:
-    return [
-        edition.heading("Many seeds", "seeds-section"),
-        charts.many_seeds(edition, many, styles),
-        *_present(published_tests(edition, many)),
-        *(pairs(edition, setting) for setting in many),
-    ]
-
-
-def _present(*blocks: Table | Chart | None) -> list[Block]:
-    return [block for block in blocks if block is not None]
 
 
 def _numbers(edition: Edition) -> Numbers:

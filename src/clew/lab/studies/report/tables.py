@@ -262,15 +262,13 @@ def _result(
     return Cell(text, tuple(below), mark, shade(values.mean())), record
 
 
-def has_floors(edition: Edition, part: str) -> bool:
-    """Whether any setting of a part has a floor."""
-    return any(edition.settings[name].floors for name in edition.of_part(part))
-
-
-def floors(edition: Edition, part: str) -> Table:
-    """The floors of every setting, and every model's mean normalised to the best of them."""
+def floors(edition: Edition, part: str) -> Table | None:
+    """The floors of every setting, and every model's mean normalised to the best of them; None if
+    no setting has one."""
     names = edition.of_part(part)
     known = list(dict.fromkeys(f for n in names for f in edition.settings[n].floors))
+    if not known:
+        return None
     columns = [axis_of(edition, part), *(Column(f, "floor") for f in known)]
     rows, records = [], []
     for name in names:

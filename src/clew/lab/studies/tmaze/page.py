@@ -102,13 +102,13 @@ SUCCESS = Shown(
 )
 
 
-def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
+def blocks(edition: Edition, styles: Styles, note: str) -> list[Block | None]:
     """The blocks of a folder at the budget of most of its rows."""
     scores = scores_of(edition)
     judged = [claim.judge(scores) for claim in CLAIMS]
     agents = [model for model in scores.models if model in AGENTS]
     others = [model for model in scores.models if model not in AGENTS]
-    beside = [block for block in (figures.windows(scores, styles), windows_table(scores)) if block]
+    windows, table = figures.windows(scores, styles), windows_table(scores)
     return [
         Heading(scores.edition.name, 1, scores.edition.slug),
         scores.numbers(judged, "of one core"),
@@ -118,8 +118,11 @@ def blocks(edition: Edition, styles: Styles, note: str) -> list[Block]:
         *(figures.published(scores, number, styles, judged) for number in figures.FIGURES),
         figures.controls(scores, styles),
         scores_table(scores, f"Success over the last 100K of {scores.budget}", SUCCESS),
-        *([edition.heading("What GTrXL's learner sees", "windows-section")] if beside else []),
-        *beside,
+        edition.heading("What GTrXL's learner sees", "windows-section")
+        if windows or table
+        else None,
+        windows,
+        table,
         edition.heading("Learning", "learning-section"),
         figures.learning(scores, styles, "success", agents, "agents"),
         figures.learning(scores, styles, "return", agents, "agents"),
