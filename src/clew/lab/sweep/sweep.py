@@ -117,9 +117,6 @@ class Sweep:
     def check(self, *, trust: bool = False) -> str:
         """Refuses an impossible sweep, and returns the name of its score; nothing is trained.
 
-        Args:
-            trust: as of `run_sweep`.
-
         Raises:
             UserError: naming the setting, its value and what was expected, or code of the run to
                 start from that needs consent.
@@ -187,9 +184,7 @@ class _Session(NamedTuple):
     path: Path
     crew: Crew
     searches: dict[str, TrialDatabase]
-    configs: dict[str, TrainConfig]
     at_once: int
-    progress: SweepProgress
 
 
 def run_sweep(
@@ -244,13 +239,13 @@ def run_sweep(
         if workers is None or isinstance(workers, int):
             workers = stack.enter_context(closing(LocalWorkers(path / LOGS, workers)))
         crew = Crew(workers, listener, score, how_to_go_on)
-        mixable = any(lane_names(configs[memory], s.vary) for memory, s in searches.items())
+        mixable = any(lane_names(s.config, s.vary) for s in searches.values())
         at_once = sweep.at_once or (LANES if compiled and mixable else max(1, workers.size))
-        session = _Session(sweep, path, crew, searches, configs, at_once, listener)
+        session = _Session(sweep, path, crew, searches, at_once)
         with alone(path):
             _agree(path, sweep)
-            for memory, search in searches.items():
-                defaults = {name: value_of(configs[memory], name) for name in search.vary}
+            for search in searches.values():
+                defaults = {name: value_of(search.config, name) for name in search.vary}
                 search.begin([defaults, *sweep.first])
         _search(session)
         return _finish(session)
@@ -295,7 +290,7 @@ def _search(session: _Session) -> None:
             return
         if idle is None:
             idle = time.monotonic()
-            session.progress.message(
+            session.crew.progress.message(
                 f"{counted(running, 'trial')} with other processes: waiting up to "
                 f"{GRACE + HEARTBEAT} seconds to see whether these are still there"
             )
@@ -315,10 +310,10 @@ def _next_batches(session: _Session) -> tuple[str, list[Batch]]:
 
 def _train(session: _Session, memory: str, batch: Batch) -> None:
     """Trains the trials of a batch that are this process's, and records what they came to."""
-    search, config = session.searches[memory], session.configs[memory]
+    search = session.searches[memory]
     configs, attempts = {}, dict(batch.attempts)
     for number, values in batch.values.items():
-        made = with_settings(config, values)
+        made = with_settings(search.config, values)
         try:
             make_parts(made)
         except UserError as error:
@@ -329,9 +324,9 @@ def _train(session: _Session, memory: str, batch: Batch) -> None:
             configs[number] = made
     if not attempts:
         return
-    session.progress.enter(_standing(session))
+    session.crew.progress.enter(_standing(session))
     path = session.path / TRIALS / f"{folder.slug(memory)}-{batch.number}"
-    lanes = lane_names(config, search.vary)
+    lanes = lane_names(search.config, search.vary)
     for number, found in train_trials(configs, attempts, lanes, path, session.crew):
         search.end(attempts[number], found.scores, found.error)
         _report(session, memory, number)
@@ -361,7 +356,9 @@ def _report(session: _Session, memory: str, number: int) -> None:
     trial, best = next(trial for trial in tried if trial.number == number), best_of(tried)
     came = trial.error if trial.score is None else f"{session.crew.score} {trial.score:.4g}"
     beside = f" (best {best.score:.4g}, trial {best.number})" if best else ""
-    session.progress.message(f"{memory}, trial {number}: {came}{beside}: {text_of(trial.values)}")
+    session.crew.progress.message(
+        f"{memory}, trial {number}: {came}{beside}: {text_of(trial.values)}"
+    )
 
 
 def best_of(tried: Sequence[SweepTrial]) -> SweepTrial | None:
@@ -376,7 +373,7 @@ def _finish(session: _Session) -> SweepResult:
     result = SweepResult(session.path, session.crew.score, tried, {})
     open_still = [t for trials in tried.values() for t in trials if t.state == "running"]
     if open_still:
-        session.progress.message(
+        session.crew.progress.message(
             f"{counted(len(open_still), 'trial')} with other processes; the last of these trains "
             "the best with fresh seeds"
         )
@@ -390,11 +387,12 @@ def _finish(session: _Session) -> SweepResult:
             )
     models = {}
     for memory, trial in best.items():
-        config = _fresh(session, memory)
         assert trial is not None
+        config = session.searches[memory].config
+        config = replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
         default, winner = _model_names(memory, trial)
         models |= {default: config, winner: with_settings(config, trial.values)}
-    session.progress.enter({model: (0, config.seeds) for model, config in models.items()})
+    session.crew.progress.enter({model: (0, config.seeds) for model, config in models.items()})
     evaluation = Evaluation(session.sweep.episodes, greedy=True)
     study = runs_study(models, session.crew, evaluation)
     try:
@@ -402,7 +400,7 @@ def _finish(session: _Session) -> SweepResult:
     except UserError as error:
         if not isinstance(error.__cause__, BlockingIOError):
             raise
-        session.progress.message("another process trains the best with fresh seeds")
+        session.crew.progress.message("another process trains the best with fresh seeds")
         return result
     if found.failures:
         raise UserError(f"{found.failures[0].pack}: {found.failures[0].error}")
@@ -414,11 +412,6 @@ def _model_names(memory: str, best: SweepTrial) -> tuple[str, str]:
     """Of the default and of the best trial, which more trials may make another."""
     name = folder.slug(memory)
     return f"{name}-{DEFAULT}", f"{name}-{BEST}-{best.number}"
-
-
-def _fresh(session: _Session, memory: str) -> TrainConfig:
-    config = session.configs[memory]
-    return replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
 
 
 def _winner(memory: str, trial: SweepTrial, rows: Sequence[dict[str, Any]], score: str) -> Winner:

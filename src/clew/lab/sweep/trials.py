@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from clew.lab.grid import Evaluation, Setting, Study, StudyProgress, StudyResult, Workers, run_study
+from clew.lab.grid import Evaluation, Setting, Study, StudyResult, Workers, run_study
 from clew.lab.grid.results import Row, mean_at_end
+from clew.lab.sweep.progress import SweepProgress
 from clew.lab.sweep.space import value_of, with_settings
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
@@ -29,7 +30,7 @@ class Crew(NamedTuple):
 
     workers: Workers
     """That whoever made them closes."""
-    progress: StudyProgress
+    progress: SweepProgress
     score: str
     how_to_go_on: str
 
