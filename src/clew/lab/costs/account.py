@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 
 from clew.errors import UserError
+from clew.lab.bench.machine import call_seconds
 from clew.lab.bench.timing import Estimate
 from clew.lab.costs.compiled import (
     Compiled,
@@ -14,7 +15,7 @@ from clew.lab.costs.compiled import (
     analyse,
     calls,
     compile_call,
-    measure,
+    microseconds,
     step,
     unroll,
 )
@@ -87,13 +88,7 @@ class Account(NamedTuple):
 def accounts(
     subjects: Sequence[Subject], plan: CostPlan, log: Callable[[str], None] = lambda _: None
 ) -> list[Account]:
-    """The accounts of several memories, timed by turns if the plan has repeats.
-
-    Args:
-        subjects: what to account for.
-        plan: what to measure.
-        log: called with what is compiled next.
-    """
+    """The accounts of several memories, timed by turns if the plan has repeats."""
     rows = [_counted(subject, plan) for subject in subjects]
     if not plan.compiled and not plan.repeats:
         return rows
@@ -115,7 +110,8 @@ def accounts(
             programs[f"{index} acting"] = calls(memory, acting, size, plan.batch, plan.length)
             if chunk is not None:
                 programs[f"{index} reading"] = calls(memory, chunk, size, plan.batch, plan.length)
-    times = measure(programs, plan.batch * plan.length, plan.repeats) if plan.repeats else {}
+    seconds = call_seconds(programs, plan.repeats) if plan.repeats else {}
+    times = {n: microseconds(taken, plan.batch * plan.length) for n, taken in seconds.items()}
     return [
         row._replace(acting=times.get(f"{i} acting"), reading=times.get(f"{i} reading"))
         for i, row in enumerate(rows)

@@ -1,14 +1,13 @@
 """What XLA makes of a step and of a chunk: its own count of the program, and how long it takes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from clew.lab.bench.machine import call_seconds
 from clew.lab.bench.timing import Estimate, estimate
 
 FILLING = 513
@@ -98,22 +97,6 @@ def calls(memory: Any, program: Any, size: int, batch: int, length: int) -> Call
     for _ in range(-(-FILLING // length)):
         states, _ = program(weights, states, xs, starts)
     return lambda: program(weights, states, xs, starts)
-
-
-def measure(
-    programs: Mapping[str, Callable[[], Any]], observations: int, repeats: int
-) -> dict[str, Estimate]:
-    """Microseconds of programs for one observation, timed by turns.
-
-    Args:
-        programs: what to call, by name; each is called once untimed.
-        observations: how many one call reads, over all environments.
-        repeats: timed calls of each.
-    """
-    return {
-        name: microseconds(taken, observations)
-        for name, taken in call_seconds(programs, repeats).items()
-    }
 
 
 def microseconds(seconds: Sequence[float], observations: int) -> Estimate:

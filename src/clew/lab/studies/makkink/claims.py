@@ -31,11 +31,6 @@ Where = tuple[str, str, str]
 """A setting, the model that is said to have more, and the other."""
 
 
-def scores(edition: Edition, model: str, setting: str) -> Values:
-    """What every seed's evaluation earned."""
-    return edition.values(model, setting)
-
-
 def solves(edition: Edition, model: str, setting: str) -> Values:
     """1 for every seed that solves the task, else 0."""
     return (edition.values(model, setting) > SOLVED).astype(float)
@@ -65,13 +60,13 @@ class MoreThan:
     more: tuple[str, ...]
     less: tuple[str, ...]
     settings: tuple[str, ...]
-    measure: Callable[[Edition, str, str], Values] = scores
-    """Of which they have more."""
+    measure: Callable[[Edition, str, str], Values] = Edition.values
+    """Of which they have more; by default scores."""
 
     def __call__(self, edition: Edition) -> list[Finding]:
         """Every comparison, with Holm's correction over those that have the seeds."""
         wanted = [w for w in product(self.settings, self.more, self.less) if w[1] != w[2]]
-        known = [w for w in wanted if all(_many(edition, model, w[0]) for model in w[1:])]
+        known = [w for w in wanted if min(edition.values(m, w[0]).size for m in w[1:]) >= MANY]
         measure = self.measure
         seeds = {w: (measure(edition, w[1], w[0]), measure(edition, w[2], w[0])) for w in known}
         tests = {where: self._test(*both) for where, both in seeds.items()}
@@ -210,10 +205,6 @@ def claim_blocks(edition: Edition) -> list[Block]:
 
 def _words(setting: str, more: str, less: str) -> str:
     return f"{setting}, {more} − {less}"
-
-
-def _many(edition: Edition, model: str, setting: str) -> bool:
-    return edition.values(model, setting).size >= MANY
 
 
 def _finding(

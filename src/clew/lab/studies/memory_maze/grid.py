@@ -20,7 +20,6 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.agents.network import NetworkConfig
 from clew.errors import UserError, require_at_least, require_choice
 from clew.lab.grid import Evaluation, Setting, Study
-from clew.lab.grid.results import Row
 from clew.lab.studies.models import PublishedLSTM
 from clew.lab.studies.published import GridOptions, PublishedStudy, names, whole_numbers
 from clew.lab.studies.search import Search
@@ -184,12 +183,7 @@ def sweep(**size: Any) -> Study:
     )
 
 
-def last_return(row: Row) -> float | None:
-    """Return over the last steps of training, None if no episode ended there."""
-    return row["last"]["return"]
-
-
-SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, last_return)
+SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, lambda row: row["last"]["return"])
 """As the thesis chooses: by the mean return over the last 1M steps (or as many as the rows have),
 over seeds (appendix A.2)."""
 
