@@ -32,12 +32,7 @@ class Outcome(NamedTuple):
 
 
 def settings(run_dir: str | Path = "runs/demo", *, seeds: int = 2) -> dict[str, TrainConfig]:
-    """The two runs of the demonstration, by memory; they differ in nothing but the memory.
-
-    Args:
-        run_dir: folder for both.
-        seeds: agents of each kind.
-    """
+    """The two runs of the demonstration, by memory; they differ in nothing but the memory."""
     sizes = {"hidden_size": 64, "num_layers": 2}
     options: dict[str, dict[str, Any]] = {
         "arelit": sizes | {"num_heads": 2, "head_size": 32},

@@ -65,9 +65,6 @@ class Best:
     without having stopped: `follow` its rows first. (But for an agent of a row that a run of fewer
     steps wrote early, at its end.)
 
-    Args:
-        seeds: of the run.
-
     Attributes:
         scores: of the agents that are kept, for each seed.
     """

@@ -46,12 +46,7 @@ class Program(Protocol):
 
 
 class CompiledProgram(Program):
-    """A loop of updates that is compiled as one, for one device or several.
-
-    Args:
-        parts: of the run.
-        compiled: the loop.
-    """
+    """A loop of updates that is compiled as one, for one device or several."""
 
     def __init__(self, parts: Parts, compiled: Any):
         self.compiled = compiled

@@ -140,10 +140,6 @@ class MetricsFile(RunLog):
 def refuse_taken_names(config: TrainConfig, names: Sequence[str]) -> None:
     """Refuses a task with a metric whose name means something else in the rows of runs.
 
-    Args:
-        config: of the run.
-        names: of the task's metrics.
-
     Raises:
         UserError: naming the metric.
     """
@@ -289,10 +285,6 @@ def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
     Large returns mean a large error of the value, whose gradient goes through the memory as the
     policy's does: clipped to max_grad_norm, little of the policy's is left (docs/training.md has
     an example). Only Gymnasium environments take the wrapper that scales rewards.
-
-    Args:
-        rows: of metrics, in order.
-        config: of the run.
     """
     limit = config.learning.max_grad_norm
     scaled = config.wrappers.normalise_rewards or config.wrappers.reward_scale != 1.0

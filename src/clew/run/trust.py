@@ -52,11 +52,6 @@ def named_code(config: TrainConfig) -> list[str]:
 def require(path: Path, config: TrainConfig, *, trust: bool) -> None:
     """Refuses a folder that names code, unless its user consents or trained it here.
 
-    Args:
-        path: the run's folder.
-        config: its settings.
-        trust: whether the user consents.
-
     Raises:
         Untrusted: saying what would run.
     """

@@ -131,11 +131,6 @@ def measure_run(
 ) -> tuple[Played | None, dict[str, Played] | None]:
     """Episodes of the trained agent at home, and elsewhere unless it fails at home already.
 
-    Args:
-        path: of the run.
-        config: of the run.
-        job: of `clew.lab.grid.jobs.make_job`.
-
     Returns:
         What was played at home, None if nothing was to be; and elsewhere, by name.
 

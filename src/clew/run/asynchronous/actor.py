@@ -56,12 +56,7 @@ class ActorSpec(NamedTuple):
 
 
 class Actor:
-    """Acts in its own environments.
-
-    Args:
-        spec: its part of the run.
-        heartbeat: beats before and after every step.
-    """
+    """Acts in its own environments."""
 
     def __init__(self, spec: ActorSpec, heartbeat: Heartbeat):
         self._spec, self._heartbeat = spec, heartbeat
