@@ -1,5 +1,6 @@
 """Memories or learners side by side on one task: trained, drawn and compared."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -183,9 +184,8 @@ def compare(
     scores = {m: _scores(found, metric) for m, found in summaries.items()}
     better = {
         (one, other): probability_of_improvement(scores[one], scores[other])
-        for one in scores
-        for other in scores
-        if one != other and min(len(scores[one]), len(scores[other])) > 1
+        for one, other in itertools.permutations(scores, 2)
+        if min(len(scores[one]), len(scores[other])) > 1
     }
     config = next(iter(configs.values()))
     place = Path(config.run_dir)
@@ -193,7 +193,7 @@ def compare(
     rows = {memory: read_rows(path) for memory, path in paths.items()}
     picture = plot_runs(rows, place / "compare.png", title)
     result = Comparison(summaries, better, metric, picture, place / "compare.html")
-    blocks = _blocks(result, rows, [m for m in METRICS if m in has], kind)
+    blocks = _blocks(result, rows, has, kind)
     made_by = f"Made by clew compare, clew {version('clew')}."
     write_text(result.page, page(f"{kind.several} on {title}", blocks, {}, made_by))
     return result

@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 from clew.errors import UserError
@@ -79,7 +81,7 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
     """
     wanted, found = set(study.cells()), set()
     known: Kinds = {"digest": str} | ({"steps": int} if study.resumable else {})
-    digests: dict[tuple[str, str], str] = {}
+    digest_of = cache(study.digest)
     for row in rows:
         _require(row, _CELL, path)
         cell = cell_of(row)
@@ -88,13 +90,11 @@ def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
         _require(row, known, path)
         if not of_budget(study, row):
             continue
-        pair = (cell.model, cell.setting)
-        digests[pair] = digests.get(pair) or study.digest(*pair)
-        if row["digest"] != digests[pair]:
+        digest = digest_of(cell.model, cell.setting)
+        if row["digest"] != digest:
             raise UserError(
                 f"{path / RESULTS} has {cell.model} on {cell.setting} with other settings or "
-                f"another budget ({row['digest']}, now {digests[pair]}): choose another folder "
-                "(--run-dir)"
+                f"another budget ({row['digest']}, now {digest}): choose another folder (--run-dir)"
             )
         found.add(cell)
     return found
@@ -152,12 +152,7 @@ def failed_cells(path: Path) -> list[Cell]:
     A row that does not say what failed is left out with a `DamagedRowWarning` that names it.
     """
     packs = [line.row for line in json_lines.read(path / FAILURES, _FAILED)]
-    cells = [
-        Cell(pack["model"], setting, seed)
-        for pack in packs
-        for setting in pack["settings"]
-        for seed in pack["seeds"]
-    ]
+    cells = (Cell(p["model"], *pair) for p in packs for pair in product(p["settings"], p["seeds"]))
     return list(dict.fromkeys(cells))
 
 
