@@ -39,7 +39,7 @@ class Program(Protocol):
 
     def measured(self) -> dict[str, Any]:
         """What was measured since the last call of this method, for a row of metrics."""
-        ...
+        return {}
 
     def close(self) -> None:
         """Closes environments and ends processes, if there are any."""
@@ -57,9 +57,6 @@ class CompiledProgram(Program):
         placed = map(place_on_devices, (state, count), self._layouts)
         self.state = state = self.compiled(*placed)
         return state
-
-    def measured(self) -> dict[str, Any]:
-        return {}
 
 
 _COMPILED: dict[Hashable, tuple[list[Any], Any]] = {}
@@ -116,10 +113,7 @@ def advance(
 ) -> RunState:
     """So many updates, or fewer if one gives a number that is not finite.
 
-    Args:
-        one: an update of all seeds, from their state and the number of updates before it.
-        state: where to begin.
-        count: of updates.
+    One is an update of all seeds, from their state and the number of updates before it.
     """
     stop = state.update + count
 

@@ -69,7 +69,7 @@ class RunLog(Protocol):
 
     def meta(self) -> dict[str, Any]:
         """JSON values that belong into a checkpoint."""
-        ...
+        return {}
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -110,7 +110,6 @@ class MetricsFile(RunLog):
             self._log(f"{self._path}: {rows} dropped, to be written again from update {update} on")
 
     def rows(self) -> list[Row]:
-        """Those of before the checkpoint."""
         return self._opened().rows
 
     def log(self, point: LogPoint) -> Row:
@@ -120,12 +119,7 @@ class MetricsFile(RunLog):
         return row
 
     def sync(self) -> None:
-        """Waits until the disk has every row; before a checkpoint that counts on them."""
         self._opened().sync()
-
-    def meta(self) -> dict[str, Any]:
-        """Nothing: the rows are in the file."""
-        return {}
 
     def close(self) -> None:
         if self._file is not None:

@@ -25,7 +25,6 @@ from clew.run.asynchronous.actor import (
     Actor,
     ActorParams,
     ActorSpec,
-    Gathered,
     gathered_template,
     use_one_thread,
 )
@@ -60,7 +59,7 @@ class Reopen(NamedTuple):
     opening: int
 
 
-class Start(NamedTuple):
+class ActorStart(NamedTuple):
     """Everything that an actor begins with."""
 
     spec: ActorSpec
@@ -80,7 +79,7 @@ class Start(NamedTuple):
     """Folder of compiled programs."""
 
 
-def work(start: Start) -> None:
+def work(start: ActorStart) -> None:
     """Acts until the learner hangs up; errors are sent to it, and not printed."""
     leave_stopping_to_parent()
     end_with_parent()
@@ -98,7 +97,7 @@ def work(start: Start) -> None:
 
 
 class _Worker:
-    def __init__(self, start: Start):
+    def __init__(self, start: ActorStart):
         self._link, self._opening = start.link, start.opening
         self._heartbeat = Heartbeat(as_array(start.heartbeat))
         self._heartbeat.begin()
@@ -130,14 +129,11 @@ class _Worker:
             while self._opening == opening:
                 self._listen()
             return
-        self._write(gathered)
-        self._heartbeat.gathered()
-        self._link.send(RolloutReady(version, time.monotonic() - began, waited))
-
-    def _write(self, gathered: Gathered) -> None:
         self._layout.write(self._slots[self._turn], gathered)
         self._turn = (self._turn + 1) % len(self._slots)
         self._unlearned += 1
+        self._heartbeat.gathered()
+        self._link.send(RolloutReady(version, time.monotonic() - began, waited))
 
     def _wait(self) -> None:
         """Until this actor is not too far ahead of the learner."""
@@ -155,10 +151,8 @@ class _Worker:
 
 
 def _hang_up(link: Link, error: UserError | str) -> None:
-    try:
+    with contextlib.suppress(OSError):  # the learner has ended
         link.send(error)
-    except OSError:
-        pass  # the learner has ended
 
 
 class _Running:
@@ -168,7 +162,7 @@ class _Running:
     any moment leaves nothing that another would wait for.
     """
 
-    def __init__(self, context: Any, start: Start):
+    def __init__(self, context: Any, start: ActorStart):
         self.number, task = start.spec.number, start.spec.task
         self.link, theirs = context.Pipe()
         layout = Layout(start.gathered)
@@ -275,7 +269,7 @@ class ProcessPool(ActorPool):
         ahead = self._config.asynchronous.ahead
         slots = [shared_bytes(self._context, size) for _ in range(ahead + 1)]
         require_descriptors(1)
-        start = Start(
+        start = ActorStart(
             spec=spec,
             link=None,
             versions=self._block,

@@ -1,4 +1,4 @@
-"""Arrays in memory that processes spec: trees of them, and parameters that change under readers.
+"""Arrays in memory that processes share: trees of them, and parameters that change under readers.
 
 The memory is that of `multiprocessing.RawArray`: a file that has no name any more when the first
 byte is written, so whatever is killed, the operating system takes it back with the last process.
