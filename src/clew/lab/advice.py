@@ -103,14 +103,7 @@ def _tried(wrappers: dict[str, Any] | None = None, **written: Any) -> Tried:
 def tried_on(
     env: str, options: Mapping[str, Any], wrappers: WrapperConfig, defaults: Mapping[str, Any]
 ) -> tuple[list[Tried], list[Tried]]:
-    """What was tried on a task as it is, and with other options of it.
-
-    Args:
-        env: its name.
-        options: of it that are given.
-        wrappers: around it.
-        defaults: of its options.
-    """
+    """What was tried on a task as it is, and with other options of it, whose defaults are given."""
     changed = {name: value for name, value in wrappers.changed.items() if name not in SAME_TASK}
     alike = [one for one in tried() if one.env == env and dict(one.wrappers) == changed]
     whole = {**defaults, **options}
@@ -168,7 +161,12 @@ def page() -> str:
     rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
     table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
     parts += ["\n".join(table), _all()["picture"].strip()]
-    parts += ["## Tasks that were tried", _tried_table()]
+    rows = [
+        f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
+        for one in tried()
+    ]
+    table = ["| task | seen | by |", "|---|---|---|", *rows]
+    parts += ["## Tasks that were tried", "\n".join(table)]
     for need in needs():
         links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
         known = f" ({', '.join(links)})" if links else ""
@@ -181,15 +179,6 @@ def page() -> str:
             f"```sh\n{need.command}\n```",
         ]
     return "\n\n".join([*parts, _all()["after"].strip()]) + "\n"
-
-
-def _tried_table() -> str:
-    """What was seen on very tasks."""
-    rows = [
-        f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
-        for one in tried()
-    ]
-    return "\n".join(["| task | seen | by |", "|---|---|---|", *rows])
 
 
 def _anchor(title: str) -> str:

@@ -118,11 +118,9 @@ class LocalWorkers(Workers):
         if slot is None or slot.popen.poll() is not None:
             slot = self._slots[index] = self._start(index)
         slot.pack = pack
-        try:
+        with contextlib.suppress(OSError):  # it has just died, as the end of its output will show
             slot.stdin.write(json.dumps(job) + "\n")
             slot.stdin.flush()
-        except OSError:
-            pass  # it has just died, which the end of its output will show
 
     def next(self, timeout: float) -> Event | None:
         try:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from jaxtyping import Float
 
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding, tables
+from clew.lab.studies.report.budget import Values
 from clew.lab.studies.report.comparisons import ALPHA, MANY, difference_text, p_text, signed
 from clew.lab.studies.report.edition import Edition
 from clew.report.document import Block
@@ -26,7 +26,6 @@ SOLVED = 0.9
 SMALLEST = 0.05
 """A difference below this, in the unit of the score, is taken for none."""
 
-Values = Float[np.ndarray, " seeds"]
 Where = tuple[str, str, str]
 """A setting, the model that is said to have more, and the other."""
 

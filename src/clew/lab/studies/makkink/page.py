@@ -112,15 +112,12 @@ def command(edition: Edition, which: str) -> str:
 def published() -> dict[tuple[str, str], Spread]:
     """Every cell of Appendix C; a repaired edition is looked at beside it too."""
     return {
-        (model, setting): Spread(e.mean, e.std, published_seeds(model, setting))
+        (model, setting): Spread(
+            *cell, MANY_SEEDS if setting in MANY and model != "none" else SEEDS
+        )
         for part in grid.PARTS
-        for (model, setting), e in grid.published_table(part).items()
+        for (model, setting), cell in grid.published_table(part).items()
     }
-
-
-def published_seeds(model: str, setting: str) -> int:
-    """How many seeds a cell of Appendix C is a mean of."""
-    return MANY_SEEDS if setting in MANY and model != "none" else SEEDS
 
 
 def table_4_1(part: str, model: str) -> float | None:

@@ -171,12 +171,10 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
 def _numbers(edition: Edition) -> Numbers:
     seconds = sum(row["seconds"] for row in edition.rows)
     kinds = {"model": edition.models, "setting": edition.settings, "seed": edition.seeds}
+    sizes = [counted(len(names), noun).split() for noun, names in kinds.items()]
     pairs = [
         (f"{edition.there:,} of {edition.wanted:,}", "cells are there"),
-        *(
-            (f"{len(all_of):,}", counted(len(all_of), n).split(" ")[1])
-            for n, all_of in kinds.items()
-        ),
+        *((count, noun) for count, noun in sizes),
         (duration(seconds), f"of {edition.machine}"),
     ]
     if edition.published:

@@ -10,7 +10,6 @@ from clew.lab.studies.report.comparisons import (
     DIFFERS,
     LEGEND,
     Compared,
-    Difference,
     beside_published,
     difference_text,
     mean_difference,
@@ -21,7 +20,6 @@ from clew.report.curves import LABELS
 from clew.report.document import Cell, Column, Table, counted, tabulate
 from clew.stats import (
     Interval,
-    Spread,
     bootstrap_interval,
     interquartile_mean,
     mean_of_tasks,
@@ -141,7 +139,8 @@ def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[s
         published = sum(spread.mean for spread in expected) / len(expected)
         record["published"] = published
         below.append(f"published {published:.3f}")
-        test = _difference(edition, model, names, expected) if fewest > 1 else None
+        here = [spread for name in names if (spread := edition.spread(model, name))]
+        test = mean_difference(here, expected) if fewest > 1 else None
         if test is not None:
             record |= {f"difference_{key}": value for key, value in test._asdict().items()}
             below.append(difference_text(test))
@@ -164,13 +163,6 @@ def _whole(edition: Edition, part: str) -> bool:
     known = edition.publication
     names = {name for _, name in edition.published if known.part_of(name) == part}
     return bool(known.summary_table) and names <= set(edition.settings)
-
-
-def _difference(
-    edition: Edition, model: str, names: Sequence[str], expected: Sequence[Spread]
-) -> Difference | None:
-    here = [edition.spread(model, name) for name in names]
-    return mean_difference([spread for spread in here if spread is not None], expected)
 
 
 def shade(score: float) -> float:

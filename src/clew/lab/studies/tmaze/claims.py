@@ -17,13 +17,13 @@ from clew.lab.claims import (
 )
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.budget import OneBudget, Values, one_budget
+from clew.lab.studies.report.comparisons import ALPHA
 from clew.lab.studies.report.edition import Edition
 from clew.lab.studies.tmaze import grid
 from clew.lab.studies.tmaze.grid import CORRIDORS
 from clew.stats import Interval, wilson_interval
 from clew.stats.comparisons import critical_value
 
-ALPHA = 0.05
 GUESSED_DEVIATION = 0.25
 """Of one seed alone, for planning: half of the seeds remember (1), half guess (0.5)."""
 
