@@ -133,9 +133,6 @@ class HostProgram(Program):
                 break
         return self.state
 
-    def measured(self) -> dict[str, Any]:
-        return {}
-
     def close(self) -> None:
         for stream in self._streams:
             stream.close()
@@ -230,16 +227,8 @@ def learn_seed(
     key: PRNGKeyArray,
     number: Int[Array, ""],
 ) -> SeedState:
-    """What one seed learns from a rollout.
-
-    Args:
-        parts: of the run.
-        state: the learner's.
-        seed: all else, before it.
-        acted: what was gathered.
-        key: of the learner's random numbers.
-        number: of updates before it.
-    """
+    """What one seed learns from a rollout, after so many updates; its state is in two parts, the
+    learner's and all else."""
     agent = eqx.combine(seed.agent, parts.static)
     experience, states, memory, episodes = acted
     rollout = Rollout.cut(experience, states, memory)

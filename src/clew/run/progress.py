@@ -172,10 +172,6 @@ class Background:
 
     After its first failure a logger is left alone. A thread rather than a call, because a network
     that is down costs minutes, and a file system that hangs everything.
-
-    Args:
-        name: for messages.
-        logger: receives the rows.
     """
 
     def __init__(self, name: str, logger: Logger):

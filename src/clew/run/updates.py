@@ -212,18 +212,8 @@ def act_and_learn(
     stream: AutoReset,
     learner: Learner,
 ) -> Updated:
-    """One update in a task written in JAX, in the way that learner and task ask for.
-
-    Args:
-        agent: the network.
-        state: the learner's.
-        actor: where acting stands.
-        rollout_key: of the rollout's random numbers.
-        learn_key: of what learning samples.
-        number: of updates before this one.
-        stream: the task.
-        learner: says what to gather, and learns from it.
-    """
+    """One update in a task written in JAX, after so many others, in the way that learner and task
+    ask for."""
     first_step = number * learner.config.rollout_length
     if updates_open_loop(learner, stream.env):
         return Updated(

@@ -44,10 +44,6 @@ class RunningActor:
     """An actor process of the cluster, from its start to its end.
 
     Ray retries neither tasks nor actors: the pool decides what becomes of them.
-
-    Args:
-        ray: the package, connected.
-        spec: of the run.
     """
 
     def __init__(self, ray: Any, spec: ActorSpec):
