@@ -34,6 +34,7 @@ LONGEST = 256
 """Steps that the longest memories last at the start, where gates can begin open."""
 SHORT, LONG = 20, 160
 """Corridors."""
+LONG_WIDTHS = SIZES["small"] | {"window": 256}
 
 
 def short() -> Study:
@@ -48,9 +49,9 @@ def short() -> Study:
 
 def long() -> Study:
     """One of 160."""
-    sizes, settings = SIZES["small"] | {"window": 256}, agent("small half-wave fast")
+    settings = agent("small half-wave fast")
     models = {
-        name: replace(settings, memory=name, memory_options=options_among(name, sizes))
+        name: replace(settings, memory=name, memory_options=options_among(name, LONG_WIDTHS))
         for name in NAMES
     }
     return _study("modern-memories-160", models | _opened(models), corridor(LONG), 5_000_000)
@@ -147,7 +148,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    folder = run_plan(__doc__, PLANS).path
+    folder = run_plan(__doc__, PLANS, sizes={"long": LONG_WIDTHS}).path
     rows, beside = read_results(folder), folder.parent / "arelit-tmaze"
     if rows and rows[0]["setting"] in corridor(LONG) and beside.exists():
         save(seeds(rows, read_results(beside)), folder / "seeds.png")

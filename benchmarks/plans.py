@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.options import described
 
 from clew.lab.grid import Study, StudyResult, run_study
+from clew.lab.studies.popgym.grid import SIZES
+from clew.lab.studies.published import GridOptions
 
 
 def run_plan(
-    about: str | None, plans: Mapping[str, Callable[[], Study]], *, first: int = 0, seeds: int = 5
+    about: str | None,
+    plans: Mapping[str, Callable[[], Study]],
+    *,
+    first: int = 0,
+    seeds: int = 5,
+    sizes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> StudyResult:
     """Runs what is missing of the plan that the command line names, by default the first.
 
@@ -18,13 +26,21 @@ def run_plan(
         plans: by name.
         first: of the seeds.
         seeds: how many, unless the command line says so.
+        sizes: of an added memory, by plan; where there are none, those of POPGym's study.
     """
     parser = described(about)
     parser.add_argument("folder")
     parser.add_argument("--plan", choices=plans, default=next(iter(plans)))
     parser.add_argument("--models", nargs="+", help="only these")
+    parser.add_argument(
+        "--add-memory", nargs="+", default=[], help="one of yours, as for clew study"
+    )
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    study = replace(plans[given.plan](), seeds=tuple(range(first, first + given.seeds)))
-    return run_study(study.only(given.models), given.folder, workers=given.workers)
+    plan, added = plans[given.plan](), GridOptions(add_memory=tuple(given.add_memory))
+    study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
+    new = [name for name in study.models if name not in plan.models]
+    study = study.only(given.models and [*given.models, *new])
+    study = replace(study, seeds=tuple(range(first, first + given.seeds)))
+    return run_study(study, given.folder, workers=given.workers)

@@ -1,13 +1,14 @@
 """Draws what every memory was seen to remember, from rows that are there.
 
     python -m benchmarks.which_memory docs/images/which-memory.png
+    python -m benchmarks.which_memory mine.png --add mine
 
 A line for each memory at its defaults, a column for each thing that had to be remembered. 0 is what
 needs no memory and 1 all right, so that columns of different scores can stand side by side. Each
-column has agents of one size, learner and budget; nothing is trained here.
+column has agents of one size, learner and budget; nothing is trained here. A memory of your own is
+a line where its rows are among those of `results/`; docs/add-a-memory.md has the commands.
 """
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.heatmap import draw_heatmap
+from benchmarks.options import described
 from benchmarks.short_to_long import SOLVED
 
+from clew.errors import unknown_name
 from clew.lab.studies.popgym.floors import floors
 from clew.memory import MEMORIES
 from clew.run import json_lines
@@ -105,8 +108,13 @@ def pairs() -> Scores:
     found: Scores = {}
     for row in rows("associative-recall", "rows.jsonl"):
         if row["shown"] == "apart" and row["width"] == 64:
-            found.setdefault(row["memory"], []).append(row["right_16"])
+            found.setdefault(called(row["memory"]), []).append(row["right_16"])
     return found
+
+
+def called(memory: str) -> str:
+    """Its name in studies: of a `module:Class` that of the class."""
+    return memory.rpartition(":")[2].lower() if ":" in memory else memory
 
 
 def popgym(title: str, task: str) -> Column:
@@ -115,19 +123,36 @@ def popgym(title: str, task: str) -> Column:
     return Column(title, by_memory(rows("popgym-easy-ppo"), task), floor)
 
 
+def tried(found: Sequence[Column], added: Sequence[str]) -> dict[str, list[float]]:
+    """A line for each memory that somebody tried.
+
+    Args:
+        found: the columns.
+        added: names of models that are drawn beside the library's memories.
+
+    Raises:
+        UserError: for one of them without rows.
+    """
+    there = {name for column in found for name in column.scores}
+    for name in added:
+        if name not in there:
+            raise unknown_name("model with rows in results/", name, there)
+    names = [name for name in MEMORIES if name in there] + [*added]
+    return {name: [column.share(name) for column in found] for name in names}
+
+
 def main() -> None:
     """Draws the picture."""
-    parser = argparse.ArgumentParser(description="What every memory was seen to remember.")
+    parser = described(__doc__)
     parser.add_argument("path", type=Path, help="of the picture")
-    path = parser.parse_args().path
+    parser.add_argument("--add", nargs="+", default=[], help="models, by their names in the rows")
+    given = parser.parse_args()
     found = columns()
-    shares = {name: [column.share(name) for column in found] for name in MEMORIES}
-    tried = {name: line for name, line in shares.items() if not np.all(np.isnan(line))}
     draw_heatmap(
-        tried,
+        tried(found, given.add),
         [column.title for column in found],
         "what has to be remembered",
-        path,
+        given.path,
         best_first=False,
         label="0: what needs no memory, 1: all right",
     )

@@ -1,0 +1,35 @@
+"""Studies of `benchmarks/`: what their command line makes of a plan."""
+
+import sys
+from typing import Any
+
+import pytest
+from benchmarks import lists, modern_memories, plans
+
+from clew.lab.grid import Study
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, words: list[str], *args: Any, **kwargs: Any) -> Study:
+    """The study that would run."""
+    found: list[Study] = []
+    monkeypatch.setattr(plans, "run_study", lambda study, *_, **__: found.append(study))
+    monkeypatch.setattr(sys, "argv", ["plan", "folder", *words])
+    plans.run_plan(*args, **kwargs)
+    return found[0]
+
+
+def test_a_memory_of_ones_own_has_the_sizes_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--models", "gru", "--add-memory", "own=own_lru:LRU", "wide=clew.memory:GRU"]
+    study = asked(monkeypatch, words, "", {"lists": lists.lists})
+    assert list(study.models) == ["gru", "own", "wide"]
+    assert study.memories == {"own": "own_lru:LRU", "wide": "clew.memory:GRU"}
+    assert study.models["wide"].memory_options == {"hidden_size": 64, "num_layers": 2}
+    assert study.models["gru"] == lists.lists().models["gru"]
+
+
+def test_sizes_may_be_those_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--plan", "long", "--add-memory", "wide=clew.memory:Transformer"]
+    sizes = {"long": modern_memories.LONG_WIDTHS}
+    study = asked(monkeypatch, words, "", modern_memories.PLANS, sizes=sizes)
+    assert study.models["wide"].memory_options == study.models["transformer"].memory_options
+    assert {**study.models}.keys() - modern_memories.long().models.keys() == {"wide"}
