@@ -1,6 +1,7 @@
 """Which memory for what: names and pages that there are, and what the command prints."""
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from clew.cli.advise import look_at, words_of
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
 from clew.envs import ENVS
+from clew.errors import UserError
 from clew.lab import advice, comparison
 from clew.memory import MEMORIES
 from clew.run.build import make_parts
@@ -39,6 +41,8 @@ def test_every_task_has_its_needs() -> None:
         assert need.evidence or "not known" in need.advice
         assert bool(need.made) == bool(need.evidence), need.title
         assert set(need.compare) < set(MEMORIES), need.title
+        said = re.findall(r"\w+", need.advice)
+        assert {*need.compare} <= {*said, "gru", "lstm", "frame_stack", "gtrxl"}, need.title
     assert set(advice.for_any()) < set(MEMORIES)
 
 
@@ -272,6 +276,17 @@ def test_the_picture_shows_the_rows() -> None:
     assert pairs.share("mlstm") > 0.9 and pairs.share("gru") == 0
     assert back.share("gru") == pytest.approx((0.996 + 0.49) / 1.49, abs=0.01)
     assert np.isnan(back.share("position_mlp"))
+
+
+def test_a_memory_of_ones_own_is_a_line_of_the_picture() -> None:
+    """By its name in the rows, below the library's."""
+    found = which_memory.columns()
+    lines = which_memory.tried(found, ["slstm-open"])
+    assert [*lines][-1] == "slstm-open" and {*lines} - {"slstm-open"} < {*MEMORIES}
+    assert lines["slstm-open"][0] > 0.98 and np.isnan(lines["slstm-open"][1:]).all()
+    assert which_memory.called("mine:Memory") == "memory"
+    with pytest.raises(UserError, match="did you mean 'slstm-open'"):
+        which_memory.tried(found, ["slstm-opn"])
 
 
 def test_what_an_untrained_agent_earns(capsys: pytest.CaptureFixture[str]) -> None:
