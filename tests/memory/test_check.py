@@ -54,6 +54,7 @@ def test_the_broken_law_is_named(kind: type[toys.Average], law: str, place: str)
     message = str(caught.value)
     assert message.startswith(f"{kind.__name__} breaks law '{law}'"), message
     assert place in message, message
+    assert ("choose the fresh state with jnp.where" in message) is (kind is toys.ResetByProduct)
 
 
 STORED = [(LRU, True), (toys.StoresLouder, False)]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import jax
@@ -25,6 +25,13 @@ LAWS = {
 }
 """Every law in the order of checking: of several broken laws the first says most."""
 
+NOT_FINITE = ("NaN", "infinity")
+BY_PRODUCT = (
+    "; finite states are forgotten, so a start may multiply by 0, which leaves NaN: choose the "
+    "fresh state with jnp.where, in a scan of your own too"
+)
+"""What is likely where NaN and infinity alone pass a start."""
+
 Precision = Literal["float32", "float64"]
 
 TOLERANCES = {"float32": (2e-5, 5e-4), "float64": (1e-10, 1e-7)}
@@ -45,6 +52,7 @@ class Failure:
         place: the output or gradient that differs, with its path and time index.
         amount: by how much, relative to the largest expected number of that array.
         tolerance: how much was allowed.
+        hint: what it likely is; empty if nobody knows.
     """
 
     law: str
@@ -52,11 +60,12 @@ class Failure:
     place: str
     amount: float
     tolerance: float
+    hint: str = ""
 
     def __str__(self) -> str:
         by = f" deviates by {self.amount:.3g} (allowed {self.tolerance:.3g})"
         by = "" if math.isnan(self.amount) else by
-        return f"law {self.law!r} ({LAWS[self.law]}): {self.place}{by} in {self.case}"
+        return f"law {self.law!r} ({LAWS[self.law]}): {self.place}{by} in {self.case}{self.hint}"
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,9 @@ class LawReport:
         for case in self.cases:
             if case.failure is not None:
                 first.setdefault(case.law, case.failure)
+        broken = [case.name for case in self.of("reset") if case.failure is not None]
+        if broken and all(name.endswith(NOT_FINITE) for name in broken):
+            first["reset"] = replace(first["reset"], hint=BY_PRODUCT)
         return [first[law] for law in LAWS if law in first]
 
     @property
