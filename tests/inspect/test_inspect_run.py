@@ -3,11 +3,15 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from clew.cli import run
+from clew.inspect import memory_length
+from clew.inspect.page import headline
 from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.evaluate import load
@@ -84,3 +88,16 @@ def test_mistakes_are_one_line(words: str, tiny: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert run([word.replace("RUN", str(tiny)) for word in words.split()]) == 2
     assert MISTAKES[words] in capsys.readouterr().err
+
+
+def test_the_headline_says_why_categories_have_no_gradient() -> None:
+    lengths = {
+        (way, "policy"): memory_length(np.array([influence]))
+        for way, influence in (("gradient", [0.0, 0.0]), ("occlusion", [0.0, 1.0]))
+    }
+    found: Any = SimpleNamespace(
+        memory_lengths=lengths, probes=[], metrics={}, first_share=lambda way: 0.25
+    )
+    first, second = (" ".join(words) for words in headline(found))
+    assert first == "0 observations move the decision by gradient, of which categories have none"
+    assert second.startswith("1 (1 to 1) steps hold 90% of the influence by occlusion")

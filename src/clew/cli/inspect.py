@@ -132,6 +132,6 @@ def _note(found: "Inspection") -> str:
     return (
         f"by ...: steps back that hold {found.questions.share:.0%} of the decision's influence, "
         f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share; "
-        "none where this way finds no influence\n"
+        "none where this way finds no influence, as by gradient in categories\n"
         f"in ...: {read if label else 'what a probe reads; none has enough episodes of two kinds'}"
     )

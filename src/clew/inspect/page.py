@@ -19,6 +19,9 @@ SIZE = (4.4, 2.75)
 LONGEST_LINE = 130
 """Characters of a line above the pictures."""
 
+ABSENT = {"gradient": ", of which categories have none", "occlusion": ""}
+"""Why a way may find no influence."""
+
 HOW_TO_READ = """The decision is the last one of each episode unless another step was chosen. Its
 influence by gradient is the norm of the derivative of the policy's logits, less their mean, with
 respect to each past observation; by occlusion it is how far these logits move when that
@@ -114,8 +117,8 @@ def headline(found: Inspection) -> list[tuple[str, str]]:
         low, half, high = length.quartiles
         what = f"steps hold {length.share:.0%} of the influence by {way}"
         what += f", the first observation {found.first_share(way):.0%}"
-        if math.isnan(half):  # as by gradients into an agent that is wholly saturated
-            shown.append(("none", f"no observation moves the decision, by {way}"))
+        if math.isnan(half):  # as of categories, or in an agent that is wholly saturated
+            shown.append(("0", f"observations move the decision by {way}{ABSENT[way]}"))
             continue
         shown.append((f"{half:.0f} ({low:.0f} to {high:.0f})", what))
     for probe in found.probes[:2]:
