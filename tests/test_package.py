@@ -37,6 +37,13 @@ def test_import_is_quick_and_brings_no_environment_package() -> None:
     assert best < IMPORT_SECONDS
 
 
+def test_modules_are_named_where_a_name_is_missing() -> None:
+    """In an interpreter that has not imported them yet."""
+    asked = "import clew\ntry: clew.memory\nexcept AttributeError as error: print(error)"
+    said = subprocess.check_output([sys.executable, "-c", asked], text=True)
+    assert said.endswith("; clew.memory is a module: import clew.memory\n")
+
+
 def test_every_public_name_is_there() -> None:
     """Names are imported on first use; each of them must resolve, and be listed by dir()."""
     for name in clew.__all__:

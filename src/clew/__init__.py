@@ -117,6 +117,8 @@ def __getattr__(name: str) -> Any:
         says = f"module 'clew' has no attribute {name!r}; it has {', '.join(__all__)}"
         if importlib.util.find_spec(f"clew.cli.{name}") is not None:
             says += f"; `clew {name}` is a command of the shell"
+        if importlib.util.find_spec(f"clew.{name}") is not None:
+            says += f"; clew.{name} is a module: import clew.{name}"
         raise AttributeError(says, name=name, obj=importlib.import_module("clew"))
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
