@@ -149,6 +149,23 @@ def test_what_is_said_of_a_task_that_nobody_knows(capsys: pytest.CaptureFixture[
     assert "did you mean 'places'" in capsys.readouterr().err
 
 
+def test_masks_of_infos_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """The environment raises where a forbidden action is taken."""
+    words = ["advise", "--env", "masked:Locks", "--env-options", "sizes=[3,2]"]
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert 'in info["action_mask"], which --wrappers.action-mask info takes' in said
+    (command,) = {line.strip() for line in said.splitlines() if line.endswith("mask info")}
+    assert command.endswith(
+        "--env masked:Locks --env-options 'sizes=[3,2]' --wrappers.action-mask info"
+    )
+    words += ["where=entry", "--wrappers.action-mask", "allowed"]
+    assert run(words) == 0
+    assert "action-mask info" not in capsys.readouterr().out
+    words = ["advise", "--env", "labelled:Troubled", "--env-options", "trouble=reset"]
+    assert run(words) == 2 and "Troubled" in capsys.readouterr().err
+
+
 def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture[str]) -> None:
     """And are used in the look at the task, and in the command."""
     words = ["advise", "--env", "gymnasium:CartPole-v1"]

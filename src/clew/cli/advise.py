@@ -1,5 +1,6 @@
 """`clew advise`: which memory for a task, by what rows show."""
 
+import contextlib
 import shlex
 import textwrap
 import time
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from gymnasium.spaces.utils import flatdim
 
 from clew.cli.compare import SEEDS
@@ -16,7 +17,8 @@ from clew.cli.models import show_costs
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import log, print_json, print_table
 from clew.cli.train import default_command
-from clew.envs.wrappers import WrapperConfig
+from clew.envs.spaces import MASK
+from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
 from clew.lab import advice
 from clew.lab.advice import Need, Tried
@@ -26,6 +28,7 @@ from clew.run.folder import slug
 if TYPE_CHECKING:
     from clew.agents.network import Agent
     from clew.interact import task as tasks
+    from clew.interact.hosted_task import HostedTask
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
 and where nothing is known says that. With a task, given as for clew train, it shows the task as an
@@ -40,6 +43,7 @@ READ = {"a2c": 256, "ppo": 512}
 LIMIT = 1_000
 """Steps of an episode in commands for tasks that have no end."""
 OWN = ("--need", "--json", "--no-json")
+_MASK = 'in info["action_mask"], which --wrappers.action-mask info takes'
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,14 @@ class Task:
     """
 
     def __init__(self, command: AdviseCommand, words: list[str]):
-        self._words = words
+        wrappers, self._words = command.wrappers, words
+        if _masks_unasked(command):
+            wrappers = replace(wrappers, action_mask=INFO)
+            self._words = [*words, "--wrappers.action-mask", INFO]
         self._config = TrainConfig(
             env=command.env,
             env_options=command.env_options,
-            wrappers=command.wrappers,
+            wrappers=wrappers,
             memory="none",
         )
         log(f"playing {EPISODES} episodes of an untrained agent")
@@ -185,6 +192,7 @@ class Task:
         rows = [
             ["observation", seen["observation"]],
             ["actions", seen["actions"]],
+            *([["action mask", _MASK]] if self._config.wrappers.action_mask == INFO else []),
             ["episode", _length(seen["episode_steps"], seen["played"], limit)],
         ]
         return rows + ([["return", _earned(*seen["returns"])]] if seen["returns"] else [])
@@ -292,6 +300,24 @@ def _own_words(args: list[str]) -> list[str]:
         if not skip:
             kept.append(word)
     return kept
+
+
+def _masks_unasked(command: AdviseCommand) -> bool:
+    """Whether environments say in `info` which actions are allowed, and no option takes it."""
+    from clew.interact import make_task  # start: JAX takes a second
+
+    def given(hosted: "HostedTask") -> bool:
+        masked = isinstance(hosted.action_space, Discrete | MultiDiscrete)
+        if not masked or command.wrappers.action_mask is not None:
+            return False
+        with contextlib.suppress(Exception):  # who plays episodes of it says what is wrong
+            env = hosted.environment.single(replace(command.wrappers, video_every=0))
+            with contextlib.closing(env):
+                return MASK in env.reset(seed=0)[1]
+        return False
+
+    task = make_task(command.env, command.env_options, command.wrappers)
+    return task.program(compiled=lambda _: False, hosted=given)
 
 
 def look_at(config: TrainConfig) -> dict[str, Any]:
