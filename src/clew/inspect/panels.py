@@ -100,7 +100,7 @@ def draw_probes(found: Inspection, axes: Axes) -> None:
         _probe_line(axes, probe, colour, f"{probe.label} from the state")
     _majority(axes, found)
     axes.set_ylabel("held-out accuracy")
-    _legend(axes, "lower left")
+    _legend(axes, "best")
 
 
 def draw_map(found: Inspection, way: str, axes: Axes) -> None:
