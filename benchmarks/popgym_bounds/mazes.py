@@ -1,0 +1,143 @@
+"""The labyrinths: the best walk of who knows the maze, and walks of who does not."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from benchmarks.popgym_bounds.bracket import Bracket, Estimate, mean_of
+
+from clew.envs.popgym import LabyrinthEscape, LabyrinthExplore
+from clew.envs.popgym.labyrinth import FREE, carve, entrances
+
+MAZES = 500
+CLOCKWISE = ((0, 1), (1, 0), (0, -1), (-1, 0))
+RIGHT_FIRST = (1, 0, 3, 2)
+"""Turns to the right, none, to the left, back."""
+
+Square = tuple[int, int]
+
+
+def labyrinth_escape(env: LabyrinthEscape) -> Bracket:
+    """Between a depth-first walk and the shortest way."""
+    low, high = [], []
+    for squares, start, goal in mazes(env.side):
+        low.append(_escaped(env, depth_first(squares, start, goal)))
+        high.append(_escaped(env, distances(squares, start)[goal]))
+    return Bracket(
+        mean_of(np.array(low)),
+        "depth first, away from the start's wall where it can",
+        mean_of(np.array(high)),
+        "the shortest way",
+    )
+
+
+def labyrinth_explore(env: LabyrinthExplore) -> Bracket:
+    """Between a walk along the wall and the shortest walk through the whole maze.
+
+    A maze is a tree. Who walks through all of it goes along every passage twice but those between
+    the start and the last square, which at best is the farthest one.
+    """
+    high = []
+    for squares, start, goal in mazes(env.side):
+        far = distances(squares - {goal}, start)
+        assert len(far) == len(squares) - 1, "a maze in pieces"
+        high.append(1.0 - (len(far) - 1 - max(far.values())) / env.max_steps)
+    return Bracket(
+        explored_along_the_wall(env),
+        "along the wall, without a memory",
+        mean_of(np.array(high)),
+        "the shortest walk through all squares",
+    )
+
+
+def escaped_along_the_wall(env: LabyrinthEscape) -> Estimate:
+    """Returns of a walk along the right wall, to the exit as soon as it is beside."""
+    walks = [along_the_wall(*maze, limit=env.max_steps - 1) for maze in mazes(env.side)]
+    return mean_of(np.array([_escaped(env, len(walk) - 1) for walk in walks]))
+
+
+def explored_along_the_wall(env: LabyrinthExplore) -> Estimate:
+    """Returns of a walk along the right wall."""
+    earned = []
+    for squares, start, goal in mazes(env.side):
+        walk = along_the_wall(squares - {goal}, start, None, limit=env.max_steps - 1)
+        new = len(set(walk)) - 1
+        earned.append(new / (len(squares) - 2) - (len(walk) - 1 - new) / env.max_steps)
+    return mean_of(np.array(earned))
+
+
+def _escaped(env: LabyrinthEscape, steps: int) -> float:
+    return float(steps < env.max_steps) - min(steps, env.max_steps - 1) / env.max_steps
+
+
+def mazes(side: int) -> list[tuple[set[Square], Square, Square]]:
+    """The task's mazes: squares where one can walk, the start and the exit among them."""
+
+    @jax.jit
+    @jax.vmap
+    def draw(key: Any) -> Any:
+        maze, ends = jax.random.split(key)
+        return carve(maze, side), *entrances(ends, side)
+
+    found, drawn = [], jax.device_get(draw(jax.random.split(jax.random.key(0), MAZES)))
+    for grid, *ends in zip(*drawn, strict=True):
+        start, goal = ((int(row), int(column)) for row, column in ends)
+        free = {(int(row), int(column)) for row, column in np.argwhere(grid == FREE)}
+        found.append((free | {start, goal}, start, goal))
+    return found
+
+
+def distances(squares: set[Square], start: Square) -> dict[Square, int]:
+    """Steps from the start to every square that can be reached."""
+    found, queue = {start: 0}, [start]
+    for square in queue:
+        for following in _beside(squares, square):
+            if following not in found:
+                found[following] = found[square] + 1
+                queue.append(following)
+    return found
+
+
+def depth_first(squares: set[Square], start: Square, goal: Square) -> int:
+    """Steps to the exit of who walks to what is new, back where nothing is, and out if it can.
+
+    Of two ways the one that leads away from the start's wall comes first: the exit is opposite.
+    """
+    path, seen = [start], {start}
+    (first,) = _beside(squares, start)
+    away = np.subtract(first, start)
+    steps = 0
+    while path[-1] != goal:
+        new = [square for square in _beside(squares, path[-1]) if square not in seen]
+        if new:
+            path.append(max(new, key=lambda s: (s == goal, away @ np.array(s))))
+            seen.add(path[-1])
+        else:
+            path.pop()
+        steps += 1
+    return steps
+
+
+def along_the_wall(
+    squares: set[Square], start: Square, goal: Square | None, limit: int
+) -> list[Square]:
+    """The squares of a walk that turns right where it can, until it is out or has been everywhere.
+
+    What it needs is what is seen at a step: the squares around, and the last action.
+    """
+    walk, seen, heading = [start], {start}, 0
+    while len(walk) <= limit and walk[-1] != goal and len(seen) < len(squares):
+        ahead = [(heading + turn) % 4 for turn in RIGHT_FIRST]
+        ways = [(d, _next(walk[-1], d)) for d in ahead if _next(walk[-1], d) in squares]
+        heading, square = next((way for way in ways if way[1] == goal), ways[0])
+        walk.append(square)
+        seen.add(square)
+    return walk
+
+
+def _next(square: Square, direction: int) -> Square:
+    return square[0] + CLOCKWISE[direction][0], square[1] + CLOCKWISE[direction][1]
+
+
+def _beside(squares: set[Square], square: Square) -> list[Square]:
+    return [there for d in range(4) if (there := _next(square, d)) in squares]
