@@ -3,7 +3,7 @@
     python -m benchmarks.popgym_bounds --output results/popgym-bounds
 
 A best return is computed, or it is between what a policy with memory earns and what nobody can. It
-takes six minutes of one core, and no agent. The package has the numbers in
+takes a few minutes of one core, and no agent. The package has the numbers in
 `src/clew/lab/studies/popgym/best_known_returns.csv` and `best_possible_returns.csv`.
 """
 

@@ -1,5 +1,6 @@
 """The study on POPGym's tasks: its grid, a memory of one's own in it, and its report."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from clew.envs.wrappers import WrapperConfig, wrap
 from clew.errors import UserError
 from clew.lab.grid import Cell, check_study, read_results, run_study
 from clew.lab.studies.popgym import grid
-from clew.lab.studies.popgym.floors import floors, returns
+from clew.lab.studies.popgym.floors import best_returns, floors, returns
 from clew.lab.studies.popgym.page import page_of
 from clew.lab.studies.published import added_memories
 from clew.lab.studies.report.charts import pick
@@ -167,7 +168,8 @@ def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
-    """Means leave out RepeatFirst, curves are where models differ, and long names find room.
+    """Means leave out RepeatFirst, curves are where models differ, long names find room, and the
+    best returns stand beside the floors.
 
     A drawing that is too small for its labels is a warning of Matplotlib's, and so an error here.
     """
@@ -185,3 +187,9 @@ def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
     assert pick(edition, part) == ["autoencode", "count-recall", "repeat-previous"]
     text = make_report([folder], title="").markdown.read_text()
     assert "gru has the highest mean return, 0.360 over 5 settings that ask for a memory" in text
+    best = best_returns("easy")
+    (rows,) = tmp_path.rglob("*-floors.csv")
+    for row in csv.DictReader(rows.read_text().splitlines()):
+        known, possible = best[row["setting"].replace("-", "_")]
+        assert float(row["best known"]) == known and float(row["best possible"]) == possible
+    assert "| 0.54 to 0.82 |" in text

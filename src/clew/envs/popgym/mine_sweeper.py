@@ -32,7 +32,8 @@ class MineSweeper(Environment):
     but not which square it was: the agent needs its previous action (`previous_action`
     of `clew.WrapperConfig`). With c squares without a mine, a new one gives 1 / c, one seen before
     -0.5 / (c - 2), and a mine -0.5 - 1 / c. The episode ends with a mine or when all squares
-    without one were looked at; it is truncated after c actions. The best return is 1.
+    without one were looked at; it is truncated after c actions. All of them have the return
+    1, which takes luck.
 
     Actions: a row and a column; what is outside is the nearest square.
 

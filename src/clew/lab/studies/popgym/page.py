@@ -1,8 +1,9 @@
-"""The report of the study on POPGym's tasks: the general one, with its command and floors."""
+"""The report of the study on POPGym's tasks: the general one, with command and known returns."""
 
 import itertools
 
 from clew.envs.popgym.difficulty import DIFFICULTIES
+from clew.lab.studies.popgym.floors import best_returns
 from clew.lab.studies.popgym.grid import LEARNERS, study
 from clew.lab.studies.report.edition import Edition, Page, Publication, command_of
 
@@ -19,4 +20,6 @@ def page_of(name: str) -> Page | None:
         words = f"popgym --difficulty {difficulty} --learner {learner}"
         return command_of(edition, words, whole)
 
-    return Page(command, Publication(settings=whole.settings))
+    known = best_returns(difficulty)
+    best = {name: known[setting.env] for name, setting in whole.settings.items()}
+    return Page(command, Publication(settings=whole.settings, best=best))

@@ -109,6 +109,9 @@ class Publication:
     parts: Mapping[str, Part] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
     """Its names of models."""
+    best: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By setting, a score that is known to be earned and one that nobody exceeds; scores are not
+    normalised to them."""
     expected: Mapping[tuple[str, str], Spread] | None = None
     """Scores by (model, setting), also where a grid that repairs something expects none; None takes
     those of study.json."""

@@ -261,13 +261,19 @@ def floors(edition: Edition, part: str) -> Table | None:
     known = list(dict.fromkeys(f for n in names for f in edition.settings[n].floors))
     if not known:
         return None
+    best = edition.publication.best
     columns = [axis_of(edition, part), *(Column(f, "floor") for f in known)]
+    columns += [Column("best")] if best else []
     rows, records = [], []
     for name in names:
         info = edition.settings[name]
         record: dict[str, Any] = {"setting": name, **{f: info.floors.get(f) for f in known}}
         cells = [_setting_cell(info)]
         cells += [Cell(f"{info.floors[f]:.2f}") if f in info.floors else MISSING for f in known]
+        if best:
+            low, high = best.get(name, (None, None))
+            record |= {"best known": low, "best possible": high}
+            cells.append(_between(low, high))
         for model in edition.models:
             cell, value = _normalised(edition, model, name)
             cells.append(cell)
@@ -282,11 +288,19 @@ def floors(edition: Edition, part: str) -> Table | None:
         f"normalise. {SAME}: "
         "every seed earned exactly what one of the floors earns, on the same episodes."
     )
+    if best:
+        note += " Best: the best score there is, or one that is earned to one that nobody exceeds."
     title = f"{title_of(edition, part)}: floors and normalised scores"
     columns += _model_columns(edition)
     return tabulate(
         f"{edition.slug}-{part}-floors", title, columns, rows, note, records, folded=True
     )
+
+
+def _between(low: float | None, high: float | None) -> Cell:
+    """Two scores, as one number where they are the same as shown."""
+    shown = dict.fromkeys(f"{score:.2f}" for score in (low, high) if score is not None)
+    return Cell(" to ".join(shown)) if shown else MISSING
 
 
 def _normalised(edition: Edition, model: str, setting: str) -> tuple[Cell, float | None]:
