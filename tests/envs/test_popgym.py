@@ -12,6 +12,7 @@ from benchmarks.popgym_exactness import compare, recorded
 from clew import make_env
 from clew.envs import AutoReset, Environment
 from clew.envs.popgym import POPGYM
+from clew.envs.popgym.cards import shuffle
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.stream import where_any
 from clew.errors import UserError
@@ -133,6 +134,18 @@ def test_costly_openings_change_nothing(name: str) -> None:
         expected = jax.jit(lambda: run(env))()
     assert found.start.any()
     jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.parametrize("num_decks", fast_only([1, 31], 1))
+def test_cards_and_mines_lie_as_jax_would_shuffle_them(num_decks: int) -> None:
+    def by_jax(count: int) -> Any:
+        return jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
+
+    keys = jax.random.split(jax.random.key(0), 100)
+    cards = jax.vmap(lambda key: shuffle(key, num_decks))(keys)
+    np.testing.assert_array_equal(cards, by_jax(num_decks * 52))
+    mines = jax.vmap(make_env("mine_sweeper", difficulty="hard").reset)(keys)[0].mines
+    np.testing.assert_array_equal(mines.reshape(100, 64), by_jax(64) < 10)
 
 
 def test_a_batch_in_which_nobody_chooses_is_not_computed() -> None:

@@ -70,8 +70,9 @@ class Environment(eqx.Module):
     boolean_metrics: ClassVar[tuple[str, ...]] = ()
     """The metrics that are 0 or 1 after every step; Gymnasium's `info` has them as booleans."""
     opening_is_costly: ClassVar[bool] = False
-    """Whether to open an episode takes far longer than a step, as to shuffle cards does; then
-    `AutoReset` opens episodes only after steps that ended one, in whichever environment."""
+    """Whether to open an episode takes as long as a step or longer, as to draw random numbers does,
+    and to shuffle cards far longer; then `AutoReset` opens episodes only after steps that ended
+    one, in whichever environment."""
 
     @property
     def observation_space(self) -> Space:

@@ -165,8 +165,7 @@ class AutoReset(eqx.Module):
         self, state: AutoResetState, action: Array, key: Key[Array, ""]
     ) -> tuple[AutoResetState, TimeStep]:
         """Takes one action, or opens an episode where the previous one was truncated."""
-        step_key, reset_key = jax.random.split(key)
-        env_state, transition = self.env.step(state.env, action, step_key)
+        env_state, transition = self.env.step(state.env, action, jax.random.split(key)[0])
 
         alive = ~state.last
         terminated = transition.terminated & alive
@@ -182,7 +181,7 @@ class AutoReset(eqx.Module):
         metrics = self._metrics(transition, episode_return, episode_length)
 
         seen = transition.observation
-        env_state, observation = self._next(start, env_state, seen, reset_key)
+        env_state, observation = self._next(start, env_state, seen, key)
         timestep = TimeStep(
             observation=self._masked(observation, env_state, truncated),
             reward=reward,
@@ -203,10 +202,15 @@ class AutoReset(eqx.Module):
     def _next(
         self, start: Bool[Array, ""], state: EnvState, seen: Observation, key: Key[Array, ""]
     ) -> tuple[EnvState, Observation]:
-        """The next episode's state and first observation where `start`, else these."""
+        """The next episode's state and first observation where `start`, else these.
+
+        Its key is the second part of the step's, of which the first one was the task's: split here,
+        so that nothing is drawn where no episode opens and the task draws nothing.
+        """
 
         def opened(start: Array, state: EnvState, seen: Observation, key: Array) -> Any:
-            return choose(start, self.env.next_episode(state, key), (state, seen))
+            reset_key = jax.random.split(key)[1]
+            return choose(start, self.env.next_episode(state, reset_key), (state, seen))
 
         if self.env.opening_is_costly:
             return where_any(opened)(start, state, seen, key)

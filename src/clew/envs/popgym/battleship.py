@@ -82,8 +82,9 @@ class Battleship(Environment):
         squares = jnp.zeros(self.size**2, bool)
         for ship, lay_key in zip(SHIPS, jax.random.split(key, len(SHIPS)), strict=True):
             ways = jnp.asarray(_ways(self.size, ship))
-            free = ~jnp.any(ways & squares[None], axis=1)
-            squares |= ways[jax.random.categorical(lay_key, jnp.where(free, 0.0, -jnp.inf))]
+            free = ~jnp.any(squares[ways], axis=1)
+            drawn = jax.random.uniform(lay_key, free.shape)
+            squares = squares.at[ways[jnp.argmax(jnp.where(free, drawn, -1.0))]].set(True)
         return self.reset_to(squares.reshape(self.size, self.size))
 
     def reset_to(
@@ -97,8 +98,8 @@ class Battleship(Environment):
         squares = np.zeros(self.size**2, bool)
         for ship in SHIPS:
             ways = _ways(self.size, ship)
-            free = ways[~(ways & squares).any(axis=1)]
-            squares |= free[rng.integers(len(free))]
+            free = ways[~squares[ways].any(axis=1)]
+            squares[free[rng.integers(len(free))]] = True
         return {"ships": squares.reshape(self.size, self.size)}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -138,14 +139,12 @@ class Battleship(Environment):
 
 
 @lru_cache(maxsize=16)
-def _ways(size: int, ship: int) -> Bool[np.ndarray, "ways squares"]:
+def _ways(size: int, ship: int) -> Int[np.ndarray, "ways ship"]:
     """The squares of a ship for every first square, axis and direction that has it on the board."""
     found = []
     for row, column in np.ndindex(size, size):
         for step in ((1, 0), (-1, 0), (0, 1), (0, -1)):
             places = np.array([row, column]) + np.outer(np.arange(ship), step)
             if (places >= 0).all() and (places < size).all():
-                board = np.zeros((size, size), bool)
-                board[places[:, 0], places[:, 1]] = True
-                found.append(board.ravel())
+                found.append(places @ (size, 1))
     return np.array(found)

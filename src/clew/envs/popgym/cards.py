@@ -20,6 +20,8 @@ DECK = len(SUITS) * len(RANKS)
 KINDS = {"colours": COLOURS, "suits": SUITS, "ranks": RANKS}
 """What cards can be told apart by."""
 MOST_DECKS = 64
+HALF, LOWER = 16, np.uint32(2**16 - 1)
+"""Half of the bits of a number, and the lower ones of them."""
 
 
 def kind_of(card: Any, by: str) -> Any:
@@ -38,8 +40,18 @@ def kind_of(card: Any, by: str) -> Any:
 
 
 def shuffle(key: Key[Array, ""], num_decks: int) -> Int[Array, " cards"]:
-    """All cards of some decks in random order."""
-    return jax.random.permutation(key, num_decks * DECK)
+    """All cards of some decks in random order.
+
+    That of `jax.random.permutation` for up to 31 decks, in less than half of the time on a CPU,
+    where XLA sorts numbers far faster than pairs: random ones of 32 bits are sorted by their lower
+    and then by their upper halves, each with a card or a place in its lower half.
+    """
+    count = num_decks * DECK
+    bits = jax.random.bits(jax.random.split(key)[1], (count,))
+    places = jnp.arange(count, dtype=jnp.uint32)
+    by_lower = jnp.sort(bits << HALF | places) & LOWER
+    by_upper = jnp.sort(bits[by_lower] & ~LOWER | places) & LOWER
+    return by_lower[by_upper].astype(jnp.int32)
 
 
 def draw_cards(rng: np.random.Generator, num_decks: int) -> Int[np.ndarray, " cards"]:

@@ -94,8 +94,13 @@ class MineSweeper(Environment):
         return self.size**2 - self.num_mines
 
     def reset(self, key: Key[Array, ""]) -> tuple[MineSweeperState, Int[Array, ""]]:
-        order = jax.random.permutation(key, self.size**2)
-        return self.reset_to((order < self.num_mines).reshape(self.size, self.size))
+        # Where jax.random.permutation would put each mine, without sorting what is no mine.
+        places = jnp.arange(self.size**2)[None]
+        bits = jax.random.bits(jax.random.split(key)[1], places.shape)
+        mine, of_mine = places[:, : self.num_mines].T, bits[:, : self.num_mines].T
+        before = (bits < of_mine) | ((bits == of_mine) & (places < mine))
+        mines = jnp.any(jnp.sum(before, axis=1, keepdims=True) == places, axis=0)
+        return self.reset_to(mines.reshape(self.size, self.size))
 
     def reset_to(
         self, mines: Bool[Array, "rows columns"] | np.ndarray

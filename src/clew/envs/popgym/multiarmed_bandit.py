@@ -52,6 +52,7 @@ class MultiarmedBandit(Environment):
     num_actions: int = eqx.field(static=True)
     pulls: int = eqx.field(static=True)
     observation_size = 1
+    opening_is_costly = True
     metric_names = ()
 
     def __init__(self, difficulty: str = "easy", arms: int | None = None, pulls: int | None = None):

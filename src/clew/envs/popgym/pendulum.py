@@ -54,6 +54,7 @@ class _Pendulum(Environment):
     max_steps: eqx.AbstractVar[int]
     observation_size = 2
     num_actions = 0
+    opening_is_costly = True
     metric_names = ()
 
     @property
