@@ -8,22 +8,23 @@ its steps per second are those of 64 of them one after the other. Both are measu
 openings of episodes that fall into a measurement.
 """
 
+import argparse
 from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
+from benchmarks.options import described
 from benchmarks.stepping import compiled_rate, gymnasium_rate, run
 
 from clew import make_env
 from clew.envs.pixel_maze import SIZES
 
 ENVS, STEPS, THEIR_STEPS = 64, 100, 300
-COLUMNS = ["size", "pixel maze, frames/s", "Memory Maze, frames/s", "times"]
 
 
-def cases(sizes: list[int]) -> Iterator[Any]:
+def cases(given: argparse.Namespace) -> Iterator[Any]:
     """Both mazes in every size."""
-    for size in sizes:
+    for size in given.sizes:
         theirs = gymnasium.make(f"clew:clew/MemoryMaze-{size}x{size}-v0")
         sides = {
             "pixel maze": compiled_rate(make_env("pixel_maze", size=size), ENVS, STEPS),
@@ -34,4 +35,5 @@ def cases(sizes: list[int]) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    run(__doc__, "Frames per second with random actions", COLUMNS, cases, SIZES)
+    title = "Frames per second with random actions"
+    run(described(__doc__), title, "frames/s", cases, ("--sizes", SIZES))

@@ -199,8 +199,8 @@ def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: lis
     return Row(copy, name, difficulty, steps, observations, rewards, ends, found)
 
 
-def measure(sources: Path, names: list[str], steps: int, seed: int) -> list[Row]:
-    """All tasks of all copies in all difficulties."""
+def open_copies(sources: Path) -> None:
+    """Makes the checkouts of copies importable, with the gymnax that is installed."""
     sys.path[:0] = [str(sources), str(Path(__file__).with_name("peers"))]
     from import_parts import import_part
 
@@ -208,14 +208,23 @@ def measure(sources: Path, names: list[str], steps: int, seed: int) -> list[Row]
     # What gymnax 0.0.6 called is_terminal, of which the copies are.
     base.Environment.is_terminated = lambda env, state, params: env.is_terminal(state, params)
     importlib.import_module("gymnax.environments.spaces")
+
+
+def copied_task(copy: str, place: tuple[str, str], difficulty: str) -> tuple[Any, Any]:
+    """A module of a copy, and its task of this file and class."""
+    made = importlib.import_module(f"{copy}.environments.{place[0]}")
+    return made, getattr(made, place[1] + difficulty.title())()
+
+
+def measure(sources: Path, names: list[str], steps: int, seed: int) -> list[Row]:
+    """All tasks of all copies in all difficulties."""
+    open_copies(sources)
     rows = []
     for name in names:
-        file, kind = PLACES[name]
         for difficulty in DIFFICULTIES:
             episodes = play(name, their_task(name, difficulty), steps, seed)
             for copy in COPIES:
-                made = importlib.import_module(f"{copy}.environments.{file}")
-                env = getattr(made, kind + difficulty.title())()
+                made, env = copied_task(copy, PLACES[name], difficulty)
                 rows.append(compare(copy, made, env, (name, difficulty), episodes))
                 log(f"{copy}, {name}, {difficulty}: {rows[-1][4:]} of {rows[-1].steps:,}")
     return rows

@@ -1,5 +1,6 @@
 """Steps per second with random actions: of a task in JAX beside a Gymnasium environment."""
 
+import argparse
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import gymnasium
 import jax
 import jax.numpy as jnp
-from benchmarks.options import described
 from gymnasium import spaces
 
 from clew.cli.tables import log, show
@@ -23,31 +23,52 @@ Rate = Callable[[], float]
 """Measures steps per second."""
 
 
-def random_action(space: spaces.Space, key: Any) -> Any:
-    """An action drawn uniformly."""
-    if isinstance(space, spaces.Box):
-        return jax.random.uniform(key, space.shape, minval=space.low, maxval=space.high)
+def random_actions(space: spaces.Space, key: Any, count: tuple[int, ...]) -> Any:
+    """So many actions, drawn uniformly."""
+    if isinstance(space, spaces.Discrete):
+        return jax.random.randint(key, count, 0, int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
-        return jax.random.randint(key, (len(space.nvec),), 0, jnp.asarray(space.nvec, jnp.int32))
-    assert isinstance(space, spaces.Discrete)
-    return jax.random.randint(key, (), 0, int(space.n))
+        highest = jnp.asarray(space.nvec, jnp.int32)
+        return jax.random.randint(key, (*count, len(space.nvec)), 0, highest)
+    assert isinstance(space, spaces.Box)
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return jax.random.uniform(key, (*count, *space.shape), minval=low, maxval=high)
 
 
 def compiled_rate(task: Environment, envs: int, steps: int) -> Rate:
     """Measures a task's steps per second, so many environments side by side; compiles first."""
     stream = AutoReset(task)
 
-    def one(state: Any, key: Any) -> tuple[Any, Any]:
-        action = random_action(stream.action_space, jax.random.fold_in(key, 1))
+    def step(state: Any, action: Any, key: Any) -> tuple[Any, Any]:
         after, seen = stream.step(state, action, key)
         return after, (seen.observation, seen.reward)
 
+    return scanned_rate(
+        lambda key: stream.reset(key)[0], step, stream.action_space, envs=envs, steps=steps
+    )
+
+
+def scanned_rate(
+    reset: Callable[[Any], Any],
+    step: Callable[[Any, Any, Any], tuple[Any, Any]],
+    space: spaces.Space,
+    *,
+    envs: int,
+    steps: int,
+) -> Rate:
+    """The same of any functions: a key to a state; state, action and key to the next and results.
+
+    The actions of a measurement are drawn at once, within the time that is measured.
+    """
+
     @jax.jit
     def play(states: Any, key: Any) -> Any:
-        keys = jax.random.split(key, (steps, envs))
-        return jax.lax.scan(lambda states, keys: jax.vmap(one)(states, keys), states, keys)
+        action_key, key = jax.random.split(key)
+        actions = random_actions(space, action_key, (steps, envs))
+        given = actions, jax.random.split(key, (steps, envs))
+        return jax.lax.scan(lambda states, now: jax.vmap(step)(states, *now), states, given)
 
-    states, _ = jax.vmap(stream.reset)(jax.random.split(jax.random.key(0), envs))
+    states = jax.vmap(reset)(jax.random.split(jax.random.key(0), envs))
     # Environments that opened together stay together where episodes have one length; here they
     # play on from one measurement to the next, as in a run.
     kept = {"states": states, "turn": 0}
@@ -79,34 +100,35 @@ def gymnasium_rate(env: gymnasium.Env, steps: int) -> Rate:
 
 
 def run(
-    about: str | None,
+    parser: argparse.ArgumentParser,
     title: str,
-    columns: list[str],
-    cases: Callable[[list[Any]], Iterable[tuple[dict[str, Any], list[str], Mapping[str, Rate]]]],
-    choices: Iterable[Any],
+    unit: str,
+    cases: Callable[[Any], Iterable[tuple[dict[str, Any], list[str], Mapping[str, Rate]]]],
+    named: tuple[str, Iterable[Any]],
     show_rate: Callable[[Estimate], str] = "{:,.0f}".format,
 ) -> None:
     """The command line of a table of two sides' rates, by turns.
 
     Args:
-        about: the script's docstring.
+        parser: with the options that the cases read.
         title: of the table.
-        columns: of the table.
-        cases: what the row in the JSON, the line of the table and the sides of every choice are.
-        choices: of the option that is named as the first column is; all by default.
+        unit: of a rate.
+        cases: by the options, what the row in the JSON, the line of the table and the sides are.
+        named: an option, and its choices; all by default.
         show_rate: writes a rate into the table.
     """
-    names, rows, lines = list(choices), [], []
-    parser = described(about)
-    option, kind = f"--{columns[0]}s", type(names[0])
-    parser.add_argument(option, nargs="+", type=kind, default=names, choices=names, dest="named")
+    rows, lines, columns = [], [], []
+    option, choices = named[0], list(named[1])
+    kind = type(choices[0])
+    parser.add_argument(option, nargs="+", type=kind, default=choices, choices=choices)
     parser.add_argument("--repeats", type=int, default=6, help="turns that count")
     parser.add_argument("--output", type=Path, help="a folder for the table and JSON")
     given = parser.parse_args()
-    for case, words, sides in cases(given.named):
+    for case, words, sides in cases(given):
         found = by_turns(sides, given.repeats, warm_up=True)
         rates = {side: estimate(values) for side, values in found.items()}
         times = ratio(*found.values())
+        columns = [*case, *(f"{side}, {unit}" for side in sides), "times"]
         rows.append(case | {"times": times} | rates)
         lines.append([*words, *map(show_rate, rates.values()), f"{times:,.0f}"])
         log(f"{', '.join(words)}: {times:,.0f} times")
