@@ -228,6 +228,4 @@ class AReLiT(LayerStack):
         waves(r)
         attention = partial(ApproximateLinearAttention, waves=waves, r=r)
         made = gated_stack(input_size, key, attention, init_per="product", **options)
-        self.embedding, self.layers, self.output_size = made
-        self.embedding_relu = True
-        self.input_size = input_size
+        self.set_layers(input_size, *made, embedding_relu=True)

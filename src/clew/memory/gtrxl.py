@@ -6,7 +6,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_choice
 from clew.memory.parts.blocks import with_drawn_bias
-from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.layer import LayerOptions, NormPlace
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
@@ -52,11 +52,8 @@ class GTrXL(LayerStack):
         **options: Unpack[WindowOptions],
     ):
         require_choice("gate", gate, ("gru", "residual"))
-        embedding, self.layers, self.output_size = window_stack(
-            input_size, key, layer={"gate": gate, "norm": norm}, **options
-        )
+        layer: LayerOptions = {"gate": gate, "norm": norm}
+        embedding, layers = window_stack(input_size, key, layer=layer, **options)
         if embedding is not None and gate == "residual":
             embedding = with_drawn_bias(embedding, key=key)
-        self.embedding = embedding
-        self.embedding_relu = True
-        self.input_size = input_size
+        self.set_layers(input_size, embedding, layers, embedding_relu=True)

@@ -76,15 +76,12 @@ class Hybrid(LayerStack):
                 raise unknown_name("kind of layer in layer_options", kind, layers)
         embedding_key, *keys = jax.random.split(key, 1 + len(layers))
         embedding = Linear(input_size, hidden_size, key=embedding_key, init=init)
-        self.embedding = with_drawn_bias(embedding, key=embedding_key)
         shared = {"hidden_size": hidden_size, "init": init}
-        self.layers = tuple(
+        made = tuple(
             self._layer(kind, hidden_size, k, shared | dict(given.get(kind, {})))
             for kind, k in zip(layers, keys, strict=True)
         )
-        self.embedding_relu = False
-        self.input_size = input_size
-        self.output_size = hidden_size
+        self.set_layers(input_size, with_drawn_bias(embedding, key=embedding_key), made)
 
     @classmethod
     def kinds(cls) -> dict[str, Callable[..., Any]]:

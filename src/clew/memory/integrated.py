@@ -38,15 +38,6 @@ class Integrated(AbstractUniversal):
     """
 
     @takes_options_of(universal_block)
-    def __init__(
-        self,
-        input_size: int,
-        *,
-        key: PRNGKeyArray,
-        **options: Unpack[UniversalOptions],
-    ):
+    def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[UniversalOptions]):
         layer: LayerOptions = {"gate": "gru", "norm": "none", "residual_weight": True}
-        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
-            universal_block(input_size, key, layer, **options)
-        )
-        self.input_size = input_size
+        self.set_block(input_size, *universal_block(input_size, key, layer, **options))

@@ -162,12 +162,9 @@ class LinearTransformer(LayerStack):
             )
 
         sizes = (input_size, hidden_size, num_layers, ffn_size)
-        embedding, self.layers = embedded_layers(
+        embedding, layers = embedded_layers(
             attention, *sizes, key=key, init=init, gate=gate, norm=norm
         )
         if gate == "residual":
             embedding = with_drawn_bias(embedding, key=key)
-        self.embedding = embedding
-        self.embedding_relu = True
-        self.input_size = input_size
-        self.output_size = hidden_size
+        self.set_layers(input_size, embedding, layers, embedding_relu=True)

@@ -157,6 +157,4 @@ class ReLiT(LayerStack):
     @takes_options_of(gated_stack)
     def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[GatedOptions]):
         made = gated_stack(input_size, key, GatedLinearAttention, init_per="head", **options)
-        self.embedding, self.layers, self.output_size = made
-        self.embedding_relu = True
-        self.input_size = input_size
+        self.set_layers(input_size, *made, embedding_relu=True)

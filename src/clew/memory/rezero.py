@@ -4,6 +4,7 @@ from typing import Unpack
 
 from jaxtyping import PRNGKeyArray
 
+from clew.memory.parts.layer import LayerOptions
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
@@ -37,18 +38,6 @@ class ReZero(LayerStack):
     """
 
     @takes_options_of(window_stack)
-    def __init__(
-        self,
-        input_size: int,
-        *,
-        key: PRNGKeyArray,
-        **options: Unpack[WindowOptions],
-    ):
-        self.embedding, self.layers, self.output_size = window_stack(
-            input_size,
-            key,
-            layer={"gate": "residual", "norm": "none", "residual_weight": True},
-            **options,
-        )
-        self.embedding_relu = False
-        self.input_size = input_size
+    def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[WindowOptions]):
+        layer: LayerOptions = {"gate": "residual", "norm": "none", "residual_weight": True}
+        self.set_layers(input_size, *window_stack(input_size, key, layer=layer, **options))

@@ -2,26 +2,16 @@
 
 from typing import NamedTuple, Unpack
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.memory.base import (
-    AbstractMemory,
-    State,
-    check_episode,
-    check_state,
-    check_step_input,
-    check_unroll_input,
-)
-from clew.memory.parts.attention import compact_windows, expand_windows
-from clew.memory.parts.blocks import Linear
-from clew.memory.parts.layer import LayerState, NormPlace
+from clew.memory.base import check_episode, check_state, check_step_input, check_unroll_input
+from clew.memory.parts.layer import LayerOptions, LayerState, NormPlace
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.positions import count_positions, encode
 from clew.memory.parts.stack import (
-    WindowLayers,
+    LayeredMemory,
     WindowOptions,
     layer_maps,
     refresh_layers,
@@ -38,7 +28,7 @@ class TransformerState(NamedTuple):
     position: Int[Array, ""]
 
 
-class Transformer(AbstractMemory):
+class Transformer(LayeredMemory):
     """The canonical transformer encoder, causal, with the absolute positions of the episode.
 
         e_t = x_t W + b + [sin(t w) | cos(t w)],   t = 0, 1, ... from the episode's start
@@ -68,11 +58,6 @@ class Transformer(AbstractMemory):
     after a million steps of one episode those of the fastest sines are off by some 0.03 radians.
     """
 
-    embedding: Linear | None
-    layers: WindowLayers
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
-
     @takes_options_of(window_stack)
     def __init__(
         self,
@@ -82,14 +67,9 @@ class Transformer(AbstractMemory):
         norm: NormPlace = "after",
         **options: Unpack[WindowOptions],
     ):
-        self.embedding, self.layers, self.output_size = window_stack(
-            input_size,
-            key,
-            layer={"gate": "residual", "norm": norm},
-            attention={"relative": False},
-            **options,
-        )
-        self.input_size = input_size
+        layer: LayerOptions = {"gate": "residual", "norm": norm}
+        made = window_stack(input_size, key, layer=layer, attention={"relative": False}, **options)
+        self.set_layers(input_size, *made)
 
     def init_state(self) -> TransformerState:
         rings = tuple(layer.init_state() for layer in self.layers)
@@ -114,7 +94,7 @@ class Transformer(AbstractMemory):
         return TransformerState(rings, position), ys
 
     def _embed(self, x: Array, position: Array) -> Array:
-        e = x if self.embedding is None else self.embedding(x)
+        e = self.embed(x)
         return e + encode(position, self.output_size, e.dtype)
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
@@ -125,9 +105,3 @@ class Transformer(AbstractMemory):
     def refresh(self, state: TransformerState) -> TransformerState:
         check_state(self, state)
         return state._replace(layers=refresh_layers(self.layers, state.layers))
-
-    def compact(self, state: State) -> State:
-        return compact_windows(state)
-
-    def expand(self, compacted: State) -> State:
-        return expand_windows(compacted, self.init_state())

@@ -5,7 +5,7 @@ from typing import Unpack
 from jaxtyping import PRNGKeyArray
 
 from clew.memory.parts.blocks import with_drawn_bias
-from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.layer import LayerOptions, NormPlace
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
@@ -50,9 +50,6 @@ class TransformerXL(LayerStack):
         norm: NormPlace = "after",
         **options: Unpack[WindowOptions],
     ):
-        embedding, self.layers, self.output_size = window_stack(
-            input_size, key, layer={"gate": "residual", "norm": norm}, **options
-        )
-        self.embedding = embedding and with_drawn_bias(embedding, key=key)
-        self.embedding_relu = False
-        self.input_size = input_size
+        layer: LayerOptions = {"gate": "residual", "norm": norm}
+        embedding, layers = window_stack(input_size, key, layer=layer, **options)
+        self.set_layers(input_size, embedding and with_drawn_bias(embedding, key=key), layers)

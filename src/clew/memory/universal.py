@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.memory.base import (
-    AbstractMemory,
     State,
     check_episode,
     check_state,
@@ -16,7 +15,7 @@ from clew.memory.base import (
     check_unroll_input,
     select,
 )
-from clew.memory.parts.attention import WindowState, compact_windows, expand_windows
+from clew.memory.parts.attention import WindowState
 from clew.memory.parts.blocks import Linear, with_drawn_bias
 from clew.memory.parts.halting import Blend, Halting, Pondering, Unreached
 from clew.memory.parts.layer import Layer, LayerOptions, LayerState, NormPlace
@@ -24,7 +23,13 @@ from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.positions import count_positions, encode
 from clew.memory.parts.sequential_halting import Block, sequential_halting
-from clew.memory.parts.stack import WindowLayers, WindowOptions, share_biases, window_stack
+from clew.memory.parts.stack import (
+    LayeredMemory,
+    WindowLayers,
+    WindowOptions,
+    share_biases,
+    window_stack,
+)
 
 Metrics = dict[str, Array]
 
@@ -48,7 +53,7 @@ class UniversalOptions(WindowOptions, total=False):
     coordinates: bool
 
 
-class AbstractUniversal(AbstractMemory):
+class AbstractUniversal(LayeredMemory):
     """The recurrence of the Universal Transformer, for any block of layers over windows.
 
         u_n = s_{n-1} + P_t + P_n     s_n = block(u_n)     y_t = sum_n w_n s_n
@@ -62,13 +67,21 @@ class AbstractUniversal(AbstractMemory):
     nothing, neither forward nor backward.
     """
 
-    embedding: Linear | None
-    layers: WindowLayers
     halting: Halting
     coordinates: bool = eqx.field(static=True)
-    input_size: int = eqx.field(static=True)
-    output_size: int = eqx.field(static=True)
     shardable: ClassVar[bool] = False  # Equinox's checkpointed loop refuses to be traced there
+
+    def set_block(
+        self,
+        input_size: int,
+        embedding: Linear | None,
+        layers: WindowLayers,
+        halting: Halting,
+        coordinates: bool,
+    ) -> None:
+        """Sets every field, to what `universal_block` gives; for constructors."""
+        self.set_layers(input_size, embedding, layers)
+        self.halting, self.coordinates = halting, coordinates
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -173,7 +186,7 @@ class AbstractUniversal(AbstractMemory):
 
     def _enter(self, x: Array, position: Array) -> tuple[Array, Array | None]:
         """s_0 = e, and P_t with coordinates."""
-        e = x if self.embedding is None else self.embedding(x)
+        e = self.embed(x)
         where = encode(position, self.output_size, e.dtype) if self.coordinates else None
         return e, where
 
@@ -211,12 +224,6 @@ class AbstractUniversal(AbstractMemory):
         )
         return state._replace(banks=banks)
 
-    def compact(self, state: State) -> State:
-        return compact_windows(state)
-
-    def expand(self, compacted: State) -> State:
-        return expand_windows(compacted, self.init_state())
-
 
 def _at(banks: WindowState, number: Int[Array, ""]) -> WindowState:
     return jax.tree.map(lambda x: x[number], banks)
@@ -234,7 +241,7 @@ def universal_block(
     halting: bool = True,
     coordinates: bool = True,
     **options: Unpack[WindowOptions],
-) -> tuple[Linear | None, WindowLayers, Halting, bool, int]:
+) -> tuple[Linear | None, WindowLayers, Halting, bool]:
     """What an `AbstractUniversal` holds.
 
     Args:
@@ -251,14 +258,13 @@ def universal_block(
         options: those of `window_stack`.
 
     Returns:
-        Embedding, layers, halting, coordinates, and the width of the layers.
+        Embedding, layers, halting, coordinates.
     """
-    embedding, layers, size = window_stack(input_size, key, layer=layer, spare_keys=1, **options)
+    embedding, layers = window_stack(input_size, key, layer=layer, spare_keys=1, **options)
     init = options.get("init", "orthogonal")
     unit_key = jax.random.split(key, 2 + len(layers))[1]
-    unit = Linear(size, 1, key=unit_key, init=init) if halting else None
-    how = Halting(unit, max_steps, threshold, blend, unreached)
-    return embedding, layers, how, coordinates, size
+    unit = Linear(layers[0].size, 1, key=unit_key, init=init) if halting else None
+    return embedding, layers, Halting(unit, max_steps, threshold, blend, unreached), coordinates
 
 
 class Universal(AbstractUniversal):
@@ -302,9 +308,7 @@ class Universal(AbstractUniversal):
         norm: NormPlace = "after",
         **options: Unpack[UniversalOptions],
     ):
-        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
-            universal_block(input_size, key, {"gate": "residual", "norm": norm}, **options)
-        )
+        layer: LayerOptions = {"gate": "residual", "norm": norm}
+        self.set_block(input_size, *universal_block(input_size, key, layer, **options))
         if self.embedding is not None and not self.coordinates:
             self.embedding = with_drawn_bias(self.embedding, key=key)
-        self.input_size = input_size

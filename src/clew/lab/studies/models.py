@@ -12,9 +12,9 @@ from clew.memory.gru import GRUCell
 from clew.memory.lstm import LSTMCell
 from clew.memory.parts.cells import CellOptions, CellStack, InitPer, make_cells
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.layer import LayerOptions, NormPlace
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
+from clew.memory.parts.stack import AttentionOptions, LayerStack, WindowOptions, window_stack
 
 
 class PublishedLSTM(CellStack):
@@ -114,12 +114,7 @@ class PublishedGTrXL(LayerStack):
         banded: bool = True,
         **options: Unpack[WindowOptions],
     ):
-        self.embedding, self.layers, self.output_size = window_stack(
-            input_size,
-            key,
-            layer={"gate": gate, "norm": norm, "inner_residual": inner_residual},
-            attention={"query_norm": query_norm, "banded": banded},
-            **options,
-        )
-        self.embedding_relu = True
-        self.input_size = input_size
+        layer: LayerOptions = {"gate": gate, "norm": norm, "inner_residual": inner_residual}
+        attention: AttentionOptions = {"query_norm": query_norm, "banded": banded}
+        made = window_stack(input_size, key, layer=layer, attention=attention, **options)
+        self.set_layers(input_size, *made, embedding_relu=True)

@@ -202,7 +202,7 @@ def gated_stack(
     init: Init = "orthogonal",
     chrono: int = 0,
     backend: RecurrenceBackend = "auto",
-) -> tuple[Linear, tuple[Layer[A], ...], int]:
+) -> tuple[Linear, tuple[Layer[A], ...]]:
     """An embedding, and layers whose attention reads gated features.
 
     Args:
@@ -227,9 +227,6 @@ def gated_stack(
             T-Mazes of 160 (`results/arelit-tmaze`).
         backend: what computes a chunk: "kernel", "xla", "chunkwise", "associative" or "auto"; see
             `RecurrenceBackend`.
-
-    Returns:
-        The embedding, the layers, and their width.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -256,7 +253,7 @@ def gated_stack(
         return attention(LayerNorm(hidden_size), read, output, epsilon=epsilon, backend=backend)
 
     widths = (input_size, hidden_size, num_layers, ffn_size)
-    return *embedded_layers(one, *widths, key=key, init=init), hidden_size
+    return embedded_layers(one, *widths, key=key, init=init)
 
 
 def gate_maps(

@@ -119,6 +119,11 @@ class Layer(eqx.Module, Generic[A]):
             raise UserError(f"crossed_states needs gate='temporal_gru', got gate={gate!r}")
 
     @property
+    def size(self) -> int:
+        """Width of the residual stream."""
+        return self.mlp.output.weight.shape[1]
+
+    @property
     def recurrent(self) -> bool:
         """Whether a gate carries something through time."""
         return self.attention_gate.recurrent

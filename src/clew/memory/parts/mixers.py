@@ -79,7 +79,7 @@ def mixer_stack(
     gate: GateName = "residual",
     init: Init = "orthogonal",
     **options: Any,
-) -> tuple[Linear, tuple[Layer[M], ...], int]:
+) -> tuple[Linear, tuple[Layer[M], ...]]:
     """An embedding, and pre-norm layers around mixers.
 
         e = x W + b;   layer: y = x + mixer(norm(x));   out = y + mlp(norm(y))
@@ -97,9 +97,6 @@ def mixer_stack(
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         **options: the mixer's own.
 
-    Returns:
-        The embedding, the layers, and their width.
-
     Raises:
         UserError: for an impossible size or an unknown choice.
     """
@@ -109,7 +106,7 @@ def mixer_stack(
 
     sizes = (input_size, hidden_size, num_layers, ffn_size)
     embedding, layers = embedded_layers(one, *sizes, key=key, init=init, gate=gate, norm="before")
-    return with_drawn_bias(embedding, key=key), layers, hidden_size
+    return with_drawn_bias(embedding, key=key), layers
 
 
 class MixerStack(LayerStack):
@@ -119,10 +116,7 @@ class MixerStack(LayerStack):
         self, input_size: int, key: PRNGKeyArray, mixer: Callable[..., Mixer], **options: Any
     ) -> None:
         """Sets every field, by `mixer_stack`; for `stacks`."""
-        made = mixer_stack(input_size, key, mixer, **options)
-        self.embedding, self.layers, self.output_size = made
-        self.embedding_relu = False
-        self.input_size = input_size
+        self.set_layers(input_size, *mixer_stack(input_size, key, mixer, **options))
 
 
 def stacks(mixer: Callable[..., Mixer]) -> Callable[[T], T]:

@@ -27,11 +27,11 @@ A = TypeVar("A", bound=Any)
 WindowLayers = tuple[Layer[WindowAttention], ...]
 
 
-class LayerStack(AbstractMemory):
-    """An embedding, x W + b with relu where `embedding_relu`, and layers that keep the state.
+class LayeredMemory(AbstractMemory):
+    """An embedding, x W + b with relu where `embedding_relu`, and layers.
 
-    Without an embedding the first layer reads the observation as it is. The state is a tuple with
-    one entry a layer. A model is a constructor that makes the layers.
+    Without an embedding the first layer reads the observation as it is. Of the layers' windows the
+    inputs alone are stored for replay.
     """
 
     embedding: Linear | None
@@ -40,8 +40,16 @@ class LayerStack(AbstractMemory):
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
 
-    def init_state(self) -> State:
-        return tuple(layer.init_state() for layer in self.layers)
+    def set_layers(
+        self,
+        input_size: int,
+        embedding: Linear | None,
+        layers: tuple[Layer[Any], ...],
+        embedding_relu: bool = False,
+    ) -> None:
+        """Sets every field; for constructors."""
+        self.embedding, self.layers, self.embedding_relu = embedding, layers, embedding_relu
+        self.input_size, self.output_size = input_size, layers[-1].size
 
     def embed(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead n"]:
         """e, what the first layer reads."""
@@ -49,6 +57,22 @@ class LayerStack(AbstractMemory):
             return x
         e = self.embedding(x)
         return jax.nn.relu(e) if self.embedding_relu else e
+
+    def compact(self, state: State) -> State:
+        return compact_windows(state)
+
+    def expand(self, compacted: State) -> State:
+        return expand_windows(compacted, self.init_state())
+
+
+class LayerStack(LayeredMemory):
+    """Layers that keep the state, a tuple with one entry a layer.
+
+    A model is a constructor that makes the layers.
+    """
+
+    def init_state(self) -> State:
+        return tuple(layer.init_state() for layer in self.layers)
 
     def step(
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
@@ -70,12 +94,6 @@ class LayerStack(AbstractMemory):
     def refresh(self, state: State) -> State:
         check_state(self, state)
         return refresh_layers(self.layers, state)
-
-    def compact(self, state: State) -> State:
-        return compact_windows(state)
-
-    def expand(self, compacted: State) -> State:
-        return expand_windows(compacted, self.init_state())
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
@@ -187,7 +205,7 @@ def window_stack(
     gradient: Gradient = "full",
     init: Init = "orthogonal",
     backend: Backend = "auto",
-) -> tuple[Linear | None, WindowLayers, int]:
+) -> tuple[Linear | None, WindowLayers]:
     """An embedding, layers over windows, the first of which holds the position biases of all.
 
     Args:
@@ -208,9 +226,6 @@ def window_stack(
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
-
-    Returns:
-        The embedding, the layers, and their width.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -239,7 +254,7 @@ def window_stack(
         )
 
     embedded = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
-    return embedded, tuple(map(one, range(num_layers), keys[1 + spare_keys :])), hidden_size
+    return embedded, tuple(map(one, range(num_layers), keys[1 + spare_keys :]))
 
 
 def share_biases(layers: tuple[Layer[Any], ...]) -> tuple[Layer[Any], ...]:

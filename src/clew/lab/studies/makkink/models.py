@@ -40,12 +40,8 @@ class PublishedTransformerXL(LayerStack):
         **options: Unpack[WindowOptions],
     ):
         layer: LayerOptions = {"gate": "residual", "norm": norm, "inner_residual": inner_residual}
-        embedding, self.layers, self.output_size = window_stack(
-            input_size, key, layer=layer, **options
-        )
-        self.embedding = embedding and with_drawn_bias(embedding, key=key)
-        self.embedding_relu = False
-        self.input_size = input_size
+        embedding, layers = window_stack(input_size, key, layer=layer, **options)
+        self.set_layers(input_size, embedding and with_drawn_bias(embedding, key=key), layers)
 
 
 class PublishedReZero(LayerStack):
@@ -71,11 +67,8 @@ class PublishedReZero(LayerStack):
         **options: Unpack[WindowOptions],
     ):
         layer: LayerOptions = {"gate": gate, "norm": "none", "residual_weight": True}
-        self.embedding, self.layers, self.output_size = window_stack(
-            input_size, key, layer={**layer, "inner_residual": inner_residual}, **options
-        )
-        self.embedding_relu = False
-        self.input_size = input_size
+        layer["inner_residual"] = inner_residual
+        self.set_layers(input_size, *window_stack(input_size, key, layer=layer, **options))
 
 
 class BlockOptions(UniversalOptions, total=False):
@@ -135,10 +128,7 @@ class PublishedUniversal(AbstractUniversal):
 
     @takes_options_of(published_block)
     def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[BlockOptions]):
-        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
-            published_block(input_size, key, **options)
-        )
-        self.input_size = input_size
+        self.set_block(input_size, *published_block(input_size, key, **options))
 
 
 class PublishedIntegrated(AbstractUniversal):
@@ -146,7 +136,4 @@ class PublishedIntegrated(AbstractUniversal):
 
     @takes_options_of(published_block, gate="gru", norm="none", residual_weight=True)
     def __init__(self, input_size: int, *, key: PRNGKeyArray, **options: Unpack[BlockOptions]):
-        (self.embedding, self.layers, self.halting, self.coordinates, self.output_size) = (
-            published_block(input_size, key, **options)
-        )
-        self.input_size = input_size
+        self.set_block(input_size, *published_block(input_size, key, **options))

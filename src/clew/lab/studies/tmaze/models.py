@@ -103,9 +103,7 @@ class PublishedAReLiT(LayerStack):
         carried = tick == "carried"
         attention = partial(ApproximateLinearAttention, waves=waves, r=r, carried_time=carried)
         made = gated_stack(input_size, key, attention, init_per=init_per, **options)
-        self.embedding, self.layers, self.output_size = made
-        self.embedding_relu = True
-        self.input_size = input_size
+        self.set_layers(input_size, *made, embedding_relu=True)
 
 
 class PublishedReLiT(LayerStack):
@@ -142,14 +140,6 @@ class PublishedReLiT(LayerStack):
                 "backend='chunkwise' needs decay='separate': products of 1 - beta (x) gamma over "
                 "time are no outer products; 'associative' is the parallel form for decay='joint'"
             )
-        made = gated_stack(
-            input_size,
-            key,
-            partial(GatedLinearAttention, decay_of=decay),
-            init_per=init_per,
-            query=query,
-            **options,
-        )
-        self.embedding, self.layers, self.output_size = made
-        self.embedding_relu = embedding_relu
-        self.input_size = input_size
+        attention = partial(GatedLinearAttention, decay_of=decay)
+        made = gated_stack(input_size, key, attention, init_per=init_per, query=query, **options)
+        self.set_layers(input_size, *made, embedding_relu=embedding_relu)
