@@ -15,10 +15,10 @@ from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import (
     AbstractCell,
-    CellSizes,
+    CellOptions,
     CellStack,
     draw_products,
-    stack_cells,
+    make_cells,
 )
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
@@ -85,7 +85,7 @@ class Elman(CellStack):
         input_size: numbers in one observation.
         key: random key for the weights.
         activation: "tanh" or "relu".
-        options: those of `stack_cells`.
+        options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.
@@ -95,15 +95,14 @@ class Elman(CellStack):
     function, and one bias where PyTorch has the sum of two.
     """
 
-    @takes_options_of(stack_cells, init="uniform")
+    @takes_options_of(make_cells, init="uniform")
     def __init__(
         self,
         input_size: int,
         *,
         key: PRNGKeyArray,
         activation: Activation = "tanh",
-        **options: Unpack[CellSizes],
+        **options: Unpack[CellOptions],
     ):
         cell = partial(ElmanCell, activation=activation)
-        self.cells, self.output_size = stack_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        self.set_cells(input_size, *make_cells(input_size, key, cell, **options))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.memory.base import State
-from clew.memory.kernels import Backend
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear, begin_open
 from clew.memory.parts.cells import (
@@ -49,6 +49,7 @@ class GRUCell(AbstractCell):
         chrono: int = 0,
         backend: Backend = "auto",
     ):
+        uses_kernel(backend)
         drawn = draw_products(3, input_size, size, key=key, init=init, init_per=init_per)
         inputs, self.recurrent, bias = drawn
         self.inputs = begin_open(inputs, chrono, key=key, keeping=slice(size, 2 * size))
@@ -106,6 +107,7 @@ class GRU(CellStack):
         key: random key for the weights.
         chrono: steps that the longest memories last at the start: the biases of z are then
             log(u - 1) with u uniform from 2 to chrono; with 0 they are as init says.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
         options: those of `make_cells`.
 
     Raises:
@@ -124,8 +126,8 @@ class GRU(CellStack):
         *,
         key: PRNGKeyArray,
         chrono: int = 0,
+        backend: Backend = "auto",
         **options: Unpack[CellOptions],
     ):
-        cell = partial(GRUCell, init_per="gate", chrono=chrono)
-        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        cell = partial(GRUCell, init_per="gate", chrono=chrono, backend=backend)
+        self.set_cells(input_size, *make_cells(input_size, key, cell, **options))

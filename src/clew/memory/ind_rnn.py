@@ -12,7 +12,7 @@ from clew.errors import require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear, like
-from clew.memory.parts.cells import CellSizes, CellStack, StackedCell, stack_cells
+from clew.memory.parts.cells import CellOptions, CellStack, StackedCell, make_cells
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
 
@@ -97,7 +97,7 @@ class IndRNN(CellStack):
         key: random key for the weights.
         activation: "relu", or "tanh", with which h stays below 1.
         longest: steps T in which what a unit holds doubles at most.
-        options: those of `stack_cells`.
+        options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.
@@ -110,7 +110,7 @@ class IndRNN(CellStack):
     whatever its settings say, and a second bias, uniform from 0 to 1.
     """
 
-    @takes_options_of(stack_cells, num_layers=2)
+    @takes_options_of(make_cells, num_layers=2)
     def __init__(
         self,
         input_size: int,
@@ -118,8 +118,7 @@ class IndRNN(CellStack):
         key: PRNGKeyArray,
         activation: Activation = "relu",
         longest: int = 1024,
-        **options: Unpack[CellSizes],
+        **options: Unpack[CellOptions],
     ):
         cell = partial(IndRNNCell, activation=activation, longest=longest)
-        self.cells, self.output_size = stack_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        self.set_cells(input_size, *make_cells(input_size, key, cell, **options))

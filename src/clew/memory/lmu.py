@@ -12,7 +12,7 @@ from scipy.linalg import expm
 
 from clew.errors import MOST_PARTS, require_at_least
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import CellSizes, CellStack, StackedCell, stack_cells
+from clew.memory.parts.cells import CellOptions, CellStack, StackedCell, make_cells
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.products import exact_einsum
@@ -144,7 +144,7 @@ class LMU(CellStack):
         key: random key for the weights.
         order: polynomials, the numbers in m; more of them hold faster changes of u.
         theta: steps that m holds.
-        options: those of `stack_cells`.
+        options: those of `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.
@@ -156,7 +156,7 @@ class LMU(CellStack):
     in the equations; the kernels W start with variance 1 / in, there with 2 / (in + out).
     """
 
-    @takes_options_of(stack_cells, init="lecun")
+    @takes_options_of(make_cells, init="lecun")
     def __init__(
         self,
         input_size: int,
@@ -164,8 +164,7 @@ class LMU(CellStack):
         key: PRNGKeyArray,
         order: int = 32,
         theta: int = 64,
-        **options: Unpack[CellSizes],
+        **options: Unpack[CellOptions],
     ):
         cell = partial(LMUCell, order=order, theta=theta)
-        self.cells, self.output_size = stack_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        self.set_cells(input_size, *make_cells(input_size, key, cell, **options))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import UserError, require_finite
 from clew.memory.base import State
-from clew.memory.kernels import Backend
+from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear, begin_open
 from clew.memory.parts.cells import (
@@ -53,6 +53,7 @@ class LSTMCell(AbstractCell):
         backend: Backend = "auto",
     ):
         require_finite("forget_bias", forget_bias)
+        uses_kernel(backend)
         drawn = draw_products(4, input_size, size, key=key, init=init, init_per=init_per)
         inputs, self.recurrent, recurrent_bias = drawn
         assert inputs.bias is not None
@@ -116,6 +117,7 @@ class LSTM(CellStack):
         chrono: steps that the longest memories last at the start: the biases of the forget gate are
             then log(u - 1) with u uniform from 2 to chrono, those of the input gate their opposite;
             with 0 they are as forget_bias and init say.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
         options: those of `make_cells`.
 
     Raises:
@@ -136,10 +138,12 @@ class LSTM(CellStack):
         key: PRNGKeyArray,
         forget_bias: float = 0.0,
         chrono: int = 0,
+        backend: Backend = "auto",
         **options: Unpack[CellOptions],
     ):
         if chrono and forget_bias:
             raise UserError(f"forget_bias is for chrono=0, got {forget_bias!r} and {chrono!r}")
-        cell = partial(LSTMCell, init_per="gate", forget_bias=forget_bias, chrono=chrono)
-        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        cell = partial(
+            LSTMCell, init_per="gate", forget_bias=forget_bias, chrono=chrono, backend=backend
+        )
+        self.set_cells(input_size, *make_cells(input_size, key, cell, **options))

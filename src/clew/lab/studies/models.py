@@ -9,6 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.errors import require_choice
 from clew.memory.gru import GRUCell
+from clew.memory.kernels import Backend
 from clew.memory.lstm import LSTMCell
 from clew.memory.parts.cells import CellOptions, CellStack, InitPer, make_cells
 from clew.memory.parts.gates import GateName
@@ -28,6 +29,7 @@ class PublishedLSTM(CellStack):
             could not, as in PyTorch and what was published with it.
         init_per: what is one orthogonal matrix: the "product" of the four gates side by side, whose
             weights are half as large, or each "gate" by itself, as in flax and in Pramanik's code.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
         options: those of `make_cells`.
 
     Raises:
@@ -43,12 +45,13 @@ class PublishedLSTM(CellStack):
         forget_bias: float = 0.0,
         all_biases: bool = False,
         init_per: InitPer = "gate",
+        backend: Backend = "auto",
         **options: Unpack[CellOptions],
     ):
         require_choice("init_per", init_per, ("product", "gate"))
         cell = partial(LSTMCell, forget_bias=forget_bias, init_per=init_per, all_biases=all_biases)
-        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        made = make_cells(input_size, key, partial(cell, backend=backend), **options)
+        self.set_cells(input_size, *made)
 
 
 class PublishedGRU(CellStack):
@@ -59,6 +62,7 @@ class PublishedGRU(CellStack):
         key: random key for the weights.
         all_biases: as of `PublishedLSTM`, for the recurrent products of r and z.
         init_per: as of `PublishedLSTM`, for the three gates.
+        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
         options: those of `make_cells`.
 
     Raises:
@@ -73,12 +77,12 @@ class PublishedGRU(CellStack):
         key: PRNGKeyArray,
         all_biases: bool = False,
         init_per: InitPer = "gate",
+        backend: Backend = "auto",
         **options: Unpack[CellOptions],
     ):
         require_choice("init_per", init_per, ("product", "gate"))
-        cell = partial(GRUCell, init_per=init_per, all_biases=all_biases)
-        self.cells, self.output_size = make_cells(input_size, key, cell, **options)
-        self.input_size = input_size
+        cell = partial(GRUCell, init_per=init_per, all_biases=all_biases, backend=backend)
+        self.set_cells(input_size, *make_cells(input_size, key, cell, **options))
 
 
 class PublishedGTrXL(LayerStack):

@@ -6,7 +6,6 @@ the first is one large product, and so is the gradient of the second.
 
 import abc
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
 import equinox as eqx
@@ -104,12 +103,46 @@ class AbstractCell(StackedCell):
     def unroll(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time size"]]:
-        return scan_cell(self, state, xs, starts)
+        """A chunk: the input's products at once, then the recurrence.
+
+        Backward, the gradient of the recurrent weight is one product over the chunk and over all
+        chunks of a batch. JAX's scan would add to it at every step, and so read and write a whole
+        matrix each time; a backward pass of our own would make one for each of a batch, since it
+        sees one chunk. So the latter leaves off at the recurrent product, whose values are known by
+        then, and whose derivatives are JAX's.
+        """
+        weight, kernel = self.recurrent.weight, self.kernel
+        if kernel and not uses_kernel(self.backend, self, state, xs):
+            kernel = None
+        columns = gate_columns(kernel, weight) if kernel else (slice(None),)
+        parts = [jax.tree.map(lambda x, some=some: x[..., some], self.inputs) for some in columns]
+        projected = tuple(part(xs) for part in parts)
+        offset = self.offset().astype(projected[0].dtype)
+        known, inputs = jax.lax.stop_gradient(
+            (self, CellInputs(weight, offset, state, projected, starts))
+        )
+        if kernel:
+            bare = tuple(weigh(*jax.lax.stop_gradient((xs, part.weight))) for part in parts)
+            assert known.inputs.bias is not None
+            bias = known.inputs.bias.astype(offset.dtype)
+            run = run_kernel(kernel, inputs._replace(projected=bare), bias)
+            inputs = inputs._replace(projected=())  # the gates have taken their place
+        else:
+            run = _run_steps(known, inputs)
+        before = jnp.concatenate([self.output(inputs.state)[None], run.outputs[:-1]])
+        read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), 0.0, before)
+        product = tuple(_product(read, weight[:, some], offset[some]) for some in columns)
+        return _result(kernel, projected, product, state, (known, inputs, run))
 
     def read(
         self, xs: Float[Array, "time in"]
     ) -> tuple[dict[str, MemoryMap], Float[Array, "time size"]]:
-        return cell_maps(self, xs)
+        fresh = self.init_state()
+        _, outputs = self.unroll(fresh, xs, jnp.zeros(len(xs), bool))
+        before = jnp.concatenate([self.output(fresh)[None], outputs[:-1]])
+        projected = self.project(xs)
+        product = self.recurrent(before) + jnp.broadcast_to(self.offset(), projected.shape)
+        return self.maps(projected, product), outputs
 
 
 C = TypeVar("C", bound=StackedCell)
@@ -137,21 +170,15 @@ def draw_products(
     return inputs, bare, recurrent.bias
 
 
-class CellSizes(TypedDict, total=False):
-    """The options of every model of cells; `stack_cells` describes them."""
+class CellOptions(TypedDict, total=False):
+    """The options of every model of cells; `make_cells` describes them."""
 
     hidden_size: int
     num_layers: int
     init: Init
 
 
-class CellOptions(CellSizes, total=False):
-    """The options of models of cells that have a kernel; `make_cells` describes them."""
-
-    backend: Backend
-
-
-def stack_cells(
+def make_cells(
     input_size: int,
     key: PRNGKeyArray,
     cell: Callable[..., C],
@@ -182,42 +209,16 @@ def stack_cells(
     return tuple(made), hidden_size
 
 
-def make_cells(
-    input_size: int,
-    key: PRNGKeyArray,
-    cell: Callable[..., C],
-    *,
-    hidden_size: int = 128,
-    num_layers: int = 1,
-    init: Init = "orthogonal",
-    backend: Backend = "auto",
-) -> tuple[tuple[C, ...], int]:
-    """Cells on top of each other, and their width.
-
-    Args:
-        input_size: numbers in one observation.
-        key: random key for the weights.
-        cell: makes one from its two sizes, key=..., init=... and backend=...
-        hidden_size: width of h.
-        num_layers: cells on top of each other.
-        init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-
-    Raises:
-        UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
-    """
-    uses_kernel(backend)
-    one = partial(cell, backend=backend)
-    sizes: CellSizes = {"hidden_size": hidden_size, "num_layers": num_layers, "init": init}
-    return stack_cells(input_size, key, one, **sizes)
-
-
 class CellStack(AbstractMemory):
     """Cells on top of each other; each reads the output of the one below."""
 
     cells: tuple[Any, ...]  # of StackedCell
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
+
+    def set_cells(self, input_size: int, cells: tuple[Any, ...], output_size: int) -> None:
+        """Sets every field, to what `make_cells` gives; for constructors."""
+        self.cells, self.input_size, self.output_size = cells, input_size, output_size
 
     def init_state(self) -> State:
         """Zeros for every cell."""
@@ -253,45 +254,6 @@ class CellStack(AbstractMemory):
             maps, xs = cell.read(xs)
             found |= prefixed(f"layer {number}: ", maps)
         return found
-
-
-def scan_cell(
-    cell: AbstractCell,
-    state: State,
-    xs: Float[Array, "time in"],
-    starts: Bool[Array, " time"],
-) -> tuple[State, Float[Array, "time size"]]:
-    """One cell over a chunk: the input's products at once, then the recurrence.
-
-    Backward, the gradient of the recurrent weight is one product over the chunk and over all
-    chunks of a batch. JAX's scan would add to it at every step, and so read and write a whole
-    matrix each time; a backward pass of our own would make one for each of a batch, since it sees
-    one chunk. So the latter leaves off at the recurrent product, whose values are known by then,
-    and whose derivatives are JAX's.
-    """
-    weight = cell.recurrent.weight
-    kernel = cell.kernel
-    if kernel and not uses_kernel(cell.backend, cell, state, xs):
-        kernel = None
-    columns = gate_columns(kernel, weight) if kernel else (slice(None),)
-    parts = [jax.tree.map(lambda leaf, some=some: leaf[..., some], cell.inputs) for some in columns]
-    projected = tuple(part(xs) for part in parts)
-    offset = cell.offset().astype(projected[0].dtype)
-    known, inputs = jax.lax.stop_gradient(
-        (cell, CellInputs(weight, offset, state, projected, starts))
-    )
-    if kernel:
-        bare = tuple(weigh(*jax.lax.stop_gradient((xs, part.weight))) for part in parts)
-        assert known.inputs.bias is not None
-        bias = known.inputs.bias.astype(offset.dtype)
-        run = run_kernel(kernel, inputs._replace(projected=bare), bias)
-        inputs = inputs._replace(projected=())  # the gates have taken their place
-    else:
-        run = _run_steps(known, inputs)
-    before = jnp.concatenate([cell.output(inputs.state)[None], run.outputs[:-1]])
-    read = jnp.where(jnp.broadcast_to(starts[:, None], before.shape), 0.0, before)
-    product = tuple(_product(read, weight[:, some], offset[some]) for some in columns)
-    return _result(kernel, projected, product, state, (known, inputs, run))
 
 
 @jax.custom_jvp
@@ -401,15 +363,3 @@ def _pull_steps(
     steps = (run.kept, *inputs.projected, inputs.starts, of_outputs)
     of_state, (of_projected, of_product) = jax.lax.scan(one, of_last, steps, reverse=True)
     return CellGradients((of_projected,), (of_product,), of_state)
-
-
-def cell_maps(
-    cell: AbstractCell, xs: Float[Array, "time in"]
-) -> tuple[dict[str, MemoryMap], Float[Array, "time size"]]:
-    """A cell's gates over an episode, and its outputs."""
-    fresh = cell.init_state()
-    _, outputs = scan_cell(cell, fresh, xs, jnp.zeros(len(xs), bool))
-    before = jnp.concatenate([cell.output(fresh)[None], outputs[:-1]])
-    projected = cell.project(xs)
-    product = cell.recurrent(before) + jnp.broadcast_to(cell.offset(), projected.shape)
-    return cell.maps(projected, product), outputs

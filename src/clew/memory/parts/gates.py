@@ -14,7 +14,6 @@ from clew.memory.gru import GRUCell
 from clew.memory.kernels import Backend
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear, like
-from clew.memory.parts.cells import cell_maps, scan_cell
 from clew.memory.parts.maps import MemoryMap
 
 GateName = Literal["residual", "gru", "temporal_gru"]
@@ -179,10 +178,10 @@ class TemporalGRU(AbstractGate):
         ys: Float[Array, "time n"],
         starts: Bool[Array, " time"],
     ) -> tuple[State, Float[Array, "time n"]]:
-        return scan_cell(self.cell, state, xs + ys, starts)
+        return self.cell.unroll(state, xs + ys, starts)
 
     def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        return cell_maps(self.cell, xs + ys)[0]
+        return self.cell.read(xs + ys)[0]
 
 
 def make_gate(
