@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from clew.errors import require_choice
-from clew.memory.base import State
 from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.kernels.linear_recurrence import AReLiTConstants, AReLiTInputs, arelit_recurrence
 from clew.memory.parts import chunkwise
@@ -22,6 +21,7 @@ from clew.memory.parts.features import (
     gated_stack,
     outer,
 )
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.linear_recurrence import Chunk, advance, advance_chunk
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
@@ -57,7 +57,7 @@ class WaveInputs(NamedTuple):
     cosines: Float[Array, "*time rows"]
 
 
-class ApproximateLinearAttention(eqx.Module):
+class ApproximateLinearAttention(Mixer):
     """Gated linear attention whose matrix state is approximated by a few vectors.
 
         g_t = gamma_t * k_t
@@ -123,7 +123,6 @@ class ApproximateLinearAttention(eqx.Module):
     def step(
         self, state: AReLiTState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[AReLiTState, Float[Array, " n"]]:
-        """One observation."""
         tick = self._ticks(state.tick, jnp.asarray(start)[None])[0]
         inputs = WaveInputs(self.features(self.norm(x)), self._cosines(tick))
         (keys, values), a = advance(self, Vectors(*state[:2]), inputs, start)
@@ -152,10 +151,6 @@ class ApproximateLinearAttention(eqx.Module):
         vectors = (state.keys, state.values)
         last, a = chunkwise.read_vectors(vectors, *inputs, starts, self._constants())
         return Vectors(*last), a
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """What is kept at every step."""

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_choice, require_rate
-from clew.memory.base import State, select
+from clew.memory.base import select
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads, with_drawn_bias
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import NormPlace
+from clew.memory.parts.layer import Mixer, NormPlace
 from clew.memory.parts.linear_sums import PIECE, LinearState, read_piece
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.products import exact_einsum
@@ -22,7 +22,7 @@ from clew.memory.parts.stack import LayerStack, embedded_layers
 Summation = Literal["plain", "compensated"]
 
 
-class LinearAttention(eqx.Module):
+class LinearAttention(Mixer):
     """Attention with a kernel in the softmax's place, $phi(x) = elu(x) + 1$.
 
         C_t = C_{t-1} + v_t (x) phi(k_t)        s_t = s_{t-1} + phi(k_t)
@@ -48,7 +48,6 @@ class LinearAttention(eqx.Module):
     summation: Summation = eqx.field(static=True, default="plain")
 
     def init_state(self) -> LinearState:
-        """Zeros."""
         heads, head, dtype = self.num_heads, self.head_size, self.inputs.weight.dtype
         shapes = ((heads, head, head), (heads, head))
         matrix, normaliser, *lost = (jnp.zeros(shape, dtype) for shape in 2 * shapes)
@@ -57,7 +56,6 @@ class LinearAttention(eqx.Module):
     def step(
         self, state: LinearState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[LinearState, Float[Array, " n"]]:
-        """One observation."""
         query, key, value = self._heads(x)
         state = select(start, self.init_state(), state)
         state = state.add(value[:, :, None] * key[:, None, :], key)
@@ -72,10 +70,6 @@ class LinearAttention(eqx.Module):
         inputs = (*self._heads(xs), starts)
         state, attended = scan_pieces(partial(read_piece, self.epsilon), state, inputs, PIECE)
         return state, self.output(attended.reshape(len(xs), -1))
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """The weights of every head over an episode, phi(q_t) . phi(k_s) over their sum."""

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.memory.base import State
 from clew.memory.kernels import RecurrenceBackend, choose_form
 from clew.memory.kernels.linear_recurrence import ReLiTConstants, ReLiTInputs, relit_recurrence
 from clew.memory.parts import chunkwise
@@ -19,6 +18,7 @@ from clew.memory.parts.features import (
     gated_stack,
     outer,
 )
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.linear_recurrence import Chunk, advance, advance_chunk
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
@@ -35,7 +35,7 @@ class ReLiTState(NamedTuple):
     normaliser: Float[Array, "heads eta head"]
 
 
-class GatedLinearAttention(eqx.Module):
+class GatedLinearAttention(Mixer):
     """Linear attention with learned feature maps and gates on keys and on values.
 
         C_t = D_t * C_{t-1} + (beta_t * v_t) (x) (gamma_t * k_t)      (Eq. 3.5)
@@ -58,7 +58,6 @@ class GatedLinearAttention(eqx.Module):
     states_at_once: ClassVar[int] = 64
 
     def init_state(self) -> ReLiTState:
-        """Zeros."""
         f = self.features
         keys, dtype = (f.eta, f.head_size), f.inputs.weight.dtype
         return ReLiTState(
@@ -88,7 +87,6 @@ class GatedLinearAttention(eqx.Module):
     def step(
         self, state: ReLiTState, x: Float[Array, " n"], start: Bool[Array, ""]
     ) -> tuple[ReLiTState, Float[Array, " n"]]:
-        """One observation."""
         state, a = advance(self, state, self.features(self.norm(x)), start)
         return state, self.output(a.reshape(-1))
 
@@ -114,10 +112,6 @@ class GatedLinearAttention(eqx.Module):
             (state.matrix, state.normaliser), f, starts, self.epsilon
         )
         return ReLiTState(*last), a
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """What is kept at every step."""

@@ -13,6 +13,7 @@ from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, check_heads, like, unit
 from clew.memory.parts.convolution import TokenShift
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import in_heads
 from clew.memory.parts.matrix_recurrence import (
@@ -24,7 +25,7 @@ from clew.memory.parts.matrix_recurrence import (
     advance_chunk,
     choose_matrix_form,
 )
-from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, stacks
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 FASTEST = math.exp(-0.5)
 """-log w where a key decays most, e^{-1/2}: w is above 0.545."""

@@ -11,9 +11,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.errors import LARGEST_SIZE, require_at_least, require_rate
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, wide
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.linear_recurrence import ScanBackend, advance, advance_states
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.mixers import Mixer, MixerOptions, MixerStack, stacks
+from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.positions import count_positions
 
 

@@ -24,6 +24,7 @@ from clew.memory.kernels import Backend, uses_kernel
 from clew.memory.kernels.window import RingInputs, WindowInputs, attend_ring, read_ring, read_window
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, check_heads
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.positions import count_positions, sinusoids
 from clew.memory.parts.softmax import softmax
@@ -82,7 +83,7 @@ def _is_window(leaf: Any) -> bool:
     return isinstance(leaf, WindowState)
 
 
-class WindowAttention(eqx.Module):
+class WindowAttention(Mixer):
     """Multi-head attention over a window of the own episode.
 
         a_t = softmax_j( ((q_t + u) . k_j + (q_t + v) . W_R R_{t-j}) / sqrt(head) ) values_j W_O

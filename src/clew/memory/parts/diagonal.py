@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from clew.memory.base import State, select
+from clew.memory.parts.blocks import LayerNorm
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.linear_recurrence import ScanBackend, states_of
-from clew.memory.parts.mixers import Mixer
 
 
 class DiagonalMixer(Mixer):
@@ -19,6 +20,7 @@ class DiagonalMixer(Mixer):
     `terms` is the equation; `step` and `unroll` follow from it. The state may be complex.
     """
 
+    norm: eqx.AbstractVar[LayerNorm]
     backend: eqx.AbstractVar[ScanBackend]
 
     @abc.abstractmethod

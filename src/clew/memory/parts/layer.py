@@ -1,6 +1,7 @@
 """One transformer layer around any attention: norms, gates and the feed-forward net."""
 
-from typing import Generic, Literal, NamedTuple, Protocol, TypedDict, TypeVar
+import abc
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,17 +20,38 @@ NormPlace = Literal["before", "after", "around", "none"]
 NORM_PLACES = ("before", "after", "around", "none")
 
 
-class Attention(Protocol):
-    """What a layer needs of its attention: the interface of a memory; the norm is part of it."""
+class Mixer(eqx.Module):
+    """What a layer calls its attention, whatever it is: the interface of a memory.
 
-    def init_state(self) -> State: ...
-    def step(self, state: State, x: Array, start: Array) -> tuple[State, Array]: ...
-    def unroll(self, state: State, xs: Array, starts: Array) -> tuple[State, Array]: ...
-    def refresh(self, state: State) -> State: ...
-    def maps(self, xs: Array) -> dict[str, MemoryMap]: ...
+    A norm before it is part of it.
+    """
+
+    @abc.abstractmethod
+    def init_state(self) -> State:
+        """Zeros."""
+
+    @abc.abstractmethod
+    def step(
+        self, state: Any, x: Float[Array, " n"], start: Bool[Array, ""]
+    ) -> tuple[State, Float[Array, " n"]]:
+        """One observation."""
+
+    @abc.abstractmethod
+    def unroll(
+        self, state: Any, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
+    ) -> tuple[State, Float[Array, "time n"]]:
+        """A chunk."""
+
+    def refresh(self, state: State) -> State:
+        """The state as it is: nothing in it was derived from the parameters."""
+        return state
+
+    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
+        """How an episode is read; nothing unless a mixer says so."""
+        return {}
 
 
-A = TypeVar("A", bound=Attention)
+A = TypeVar("A", bound=Mixer)
 
 
 class LayerState(NamedTuple):

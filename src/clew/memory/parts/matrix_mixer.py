@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.memory.base import State
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, RMSNorm, as_precise
 from clew.memory.parts.convolution import ShortConvolution
+from clew.memory.parts.layer import Mixer
 from clew.memory.parts.matrix_recurrence import (
     Matrix,
     MatrixBackend,
@@ -18,7 +19,6 @@ from clew.memory.parts.matrix_recurrence import (
     advance,
     advance_chunk,
 )
-from clew.memory.parts.mixers import Mixer
 
 
 class ConvolvedState(NamedTuple):
@@ -35,6 +35,7 @@ class ConvolvedMixer(Mixer):
     `read` below; without one it is what would go into it.
     """
 
+    norm: eqx.AbstractVar[LayerNorm]
     convolution: eqx.AbstractVar[ShortConvolution | None]
     output: eqx.AbstractVar[Any]
 

@@ -1,61 +1,24 @@
 """The usual backbone of a modern sequence model, around any mixer of time steps.
 
-A mixer is what a layer calls its attention, whatever it is: a norm, products of what it reads, a
-recurrence, and a product of what that gives. A model is one mixer and its options.
+A mixer here is made from its width, key=..., init=... and its options: a norm, products of what it
+reads, a recurrence, and a product of what that gives. A model is one mixer and its options.
 """
 
-import abc
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
 
-import equinox as eqx
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from clew.memory.base import State
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, with_drawn_bias
+from clew.memory.parts.blocks import Init, Linear, with_drawn_bias
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import Layer
-from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.layer import Layer, Mixer
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, embedded_layers
 
-M = TypeVar("M", bound="Mixer")
+M = TypeVar("M", bound=Mixer)
 T = TypeVar("T", bound=Callable[..., None])
-
-
-class Mixer(eqx.Module):
-    """What a layer needs of its attention, the interface of a memory.
-
-    It is made from its width, key=..., init=... and its options, and reads `norm(x)`.
-    """
-
-    norm: eqx.AbstractVar[LayerNorm]
-
-    @abc.abstractmethod
-    def init_state(self) -> State:
-        """Zeros."""
-
-    @abc.abstractmethod
-    def step(
-        self, state: Any, x: Float[Array, " n"], start: Bool[Array, ""]
-    ) -> tuple[State, Float[Array, " n"]]:
-        """One observation."""
-
-    @abc.abstractmethod
-    def unroll(
-        self, state: Any, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
-    ) -> tuple[State, Float[Array, "time n"]]:
-        """A chunk."""
-
-    def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
-        return state
-
-    def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How an episode is read; nothing unless a mixer says so."""
-        return {}
 
 
 class MixerOptions(TypedDict, total=False):
@@ -89,7 +52,7 @@ def mixer_stack(
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        mixer: makes one, as `Mixer` says.
+        mixer: makes one from its width, key=..., init=... and its options.
         hidden_size: width of the residual stream, and of the output.
         num_layers: layers on top of each other.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
