@@ -125,8 +125,12 @@ class LearnerConfig(Settings, Protocol):
 
 
 class AdamConfig(LearnerConfig, Protocol):
-    """The settings that `adam` reads."""
+    """The settings that `adam` and `make_schedule` read."""
 
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def warmup_fraction(self) -> float: ...
     @property
     def adam_b1(self) -> float: ...
     @property
@@ -238,16 +242,7 @@ def after_clipping(
     return optax.chain(optax.clip_by_global_norm(max_norm), optimiser)
 
 
-class ScheduleConfig(LearnerConfig, Protocol):
-    """The settings that `make_schedule` reads."""
-
-    @property
-    def schedule(self) -> str: ...
-    @property
-    def warmup_fraction(self) -> float: ...
-
-
-def make_schedule(config: ScheduleConfig, steps: int) -> optax.Schedule | None:
+def make_schedule(config: AdamConfig, steps: int) -> optax.Schedule | None:
     """The step size by the number of the gradient step; None for a constant one.
 
     With n gradient steps, of which w = round(`warmup_fraction` n) are the warm-up, and r the
@@ -286,18 +281,9 @@ def _after_warmup(schedule: str, rate: float, steps: int) -> optax.Schedule | No
     return function(rate, steps)
 
 
-def is_scheduled(config: ScheduleConfig) -> bool:
+def is_scheduled(config: AdamConfig) -> bool:
     """Whether the step size is not constant."""
     return config.schedule != "constant" or config.warmup_fraction > 0
-
-
-def validate_schedule(config: ScheduleConfig) -> None:
-    """Refuses impossible settings of `make_schedule`, with a `UserError`."""
-    if is_reference(config.schedule):
-        resolve(config.schedule)
-    else:
-        require_choice("schedule", config.schedule, SCHEDULES)
-    require_fraction("warmup_fraction", config.warmup_fraction)
 
 
 def require_parts(count: int, sequences: int, what: str) -> None:
@@ -311,7 +297,12 @@ def require_parts(count: int, sequences: int, what: str) -> None:
 
 
 def validate_adam(config: AdamConfig) -> None:
-    """Refuses impossible settings of `adam`, with a `UserError`."""
+    """Refuses impossible settings of `adam` and `make_schedule`, with a `UserError`."""
+    if is_reference(config.schedule):
+        resolve(config.schedule)
+    else:
+        require_choice("schedule", config.schedule, SCHEDULES)
+    require_fraction("warmup_fraction", config.warmup_fraction)
     require_rate("learning_rate", config.learning_rate)
     require_rate("adam_eps", config.adam_eps, positive=True)
     for name in ("adam_b1", "adam_b2"):
@@ -322,7 +313,7 @@ def validate_adam(config: AdamConfig) -> None:
         require_rate("max_grad_norm", config.max_grad_norm, positive=True)
 
 
-class ReturnsConfig(AdamConfig, ScheduleConfig, Protocol):
+class ReturnsConfig(AdamConfig, Protocol):
     """The settings of every learner from lambda-returns."""
 
     @property
@@ -333,7 +324,6 @@ class ReturnsConfig(AdamConfig, ScheduleConfig, Protocol):
 
 def validate_returns(config: ReturnsConfig) -> None:
     """Refuses impossible settings of a learner from lambda-returns, with a `UserError`."""
-    validate_schedule(config)
     require_rate("ponder_cost", config.ponder_cost)
     for name in ("gamma", "lam"):
         require_fraction(name, getattr(config, name))

@@ -25,7 +25,6 @@ from clew.agents.learners.base import (
     make_schedule,
     valid_mean,
     validate_adam,
-    validate_schedule,
 )
 from clew.agents.learners.replayed import (
     Drawn,
@@ -145,7 +144,6 @@ class R2D2Config(Settings):
             raise UserError(
                 "evaluation_epsilon must be below 1, got 1: such a policy prefers no action"
             )
-        validate_schedule(self)
         validate_adam(self)
 
 
@@ -319,8 +317,7 @@ class R2D2:
         Metrics are means over the gradient steps, and 0 before the first.
         """
         state = self.add(agent, state, rollout)
-        names = (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
-        return self.replayed.learn(agent, state, self._gradient_step, key, names)
+        return self.replayed.learn(agent, state, self._gradient_step, key, self.metrics)
 
     def _gradient_step(
         self, replay: Replay, agent: Agent, state: LearnerState, key: PRNGKeyArray

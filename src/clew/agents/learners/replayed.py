@@ -204,9 +204,10 @@ class ReplayedSequences:
             step: a gradient step; of the replay its state has the priorities alone, which are all
                 of it that learning changes.
             key: of what is drawn.
-            metrics: names of what a step measures; they are 0 before the first.
+            metrics: names of what a step measures, besides the memory's; 0 before the first.
         """
         config, replay = self.config, cast(Replay, state.replay)
+        names = (*metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
 
         def one(agent: Agent, state: LearnerState, key: Array) -> Learned:
             now = replay._replace(priorities=cast(Array, state.replay))
@@ -218,7 +219,7 @@ class ReplayedSequences:
             return eqx.filter(made.agent, eqx.is_array), made.state, made.metrics
 
         def nothing(state: LearnerState) -> tuple[PyTree[Array], LearnerState, Metrics]:
-            zeros = {name: jnp.zeros((), jnp.float32) for name in metrics}
+            zeros = {name: jnp.zeros((), jnp.float32) for name in names}
             return eqx.filter(agent, eqx.is_array), state, zeros
 
         blocks = -(-steps_before_learning(config) // (config.period * config.num_envs))

@@ -27,7 +27,6 @@ from clew.agents.learners.base import (
     make_schedule,
     valid_mean,
     validate_adam,
-    validate_schedule,
 )
 from clew.agents.learners.replayed import (
     Drawn,
@@ -139,7 +138,6 @@ class SACConfig(Settings):
         target = self.target_entropy
         if target is not None and not math.isfinite(target):
             raise UserError(f"target_entropy must be a finite number or None, got {target!r}")
-        validate_schedule(self)
         validate_adam(self)
 
 
@@ -454,13 +452,9 @@ class SAC:
         self, size: int, distribution: Distribution, **given: Any
     ) -> SoftActorCritic:
         heads = SoftActorCritic(size, distribution, **given)
-        self._require_reachable(heads)
-        return heads
-
-    def _require_reachable(self, heads: SoftActorCritic) -> None:
         target, count = self.config.target_entropy, heads.distribution.num_outputs
         if target is None:
-            return
+            return heads
         if heads.discrete and not 0 <= target <= math.log(count):
             raise UserError(
                 f"target_entropy must be from 0 to log {count} = {math.log(count):.3f} nats, the "
@@ -472,6 +466,7 @@ class SAC:
                 f"target_entropy must be below {components} log 2 = {components * math.log(2):.3f} "
                 f"nats, that of actions drawn evenly from [-1, 1], got {target}"
             )
+        return heads
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
         """Adam's, the target network, the critics' own if they have one, and an empty replay.
@@ -523,8 +518,7 @@ class SAC:
         Metrics are means over the gradient steps, and 0 before the first.
         """
         state = self.add(agent, state, rollout)
-        names = (*self.metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
-        return self.replayed.learn(agent, state, self._gradient_step, key, names)
+        return self.replayed.learn(agent, state, self._gradient_step, key, self.metrics)
 
     def _gradient_step(
         self, replay: Replay, agent: Agent, state: LearnerState, key: PRNGKeyArray
