@@ -202,12 +202,7 @@ class ActionValues(Heads):
     value `FORBIDDEN`, so that it is neither taken nor part of V.
 
     Args:
-        size: of what they read.
-        distribution: of the actions, which must be one choice.
-        hidden_size: width of the hidden layer, which is normalised; 0 for none.
-        init: of the weights.
-        epsilon: of the policy that the logits are of.
-        key: random key for the weights.
+        epsilon: of the policy that the logits are of; the others are those of `MakeHeads`.
 
     Raises:
         UserError: for actions that are not one choice.
@@ -260,13 +255,8 @@ class DuelingValues(Heads):
     the returns where Q is on another.
 
     Args:
-        size: of what they read.
-        distribution: of the actions, which must be one choice.
-        hidden_size: width of the hidden layer of either part; 0 for none.
-        init: of the weights.
-        epsilon: of the policy that the logits are of.
+        epsilon: as of `ActionValues`.
         unscale: from the scale of Q to that of the returns; None where they are the same.
-        key: random key for the weights.
 
     Raises:
         UserError: for actions that are not one choice.

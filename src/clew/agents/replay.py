@@ -113,9 +113,7 @@ def add(replay: Replay, chunks: Trajectory, states: State) -> Replay:
     newest, which cannot be drawn yet, hand it on.)
 
     Args:
-        replay: what there is.
-        chunks: of a rollout, each a block.
-        states: before each of them, as they are to be kept.
+        states: before each block, as they are to be kept.
     """
     count = chunks.reward.shape[0]
     place = replay.written % replay.priorities.shape[0]
@@ -145,9 +143,6 @@ def draw(
     The sum is over the sequences that are whole, see `Replay.complete`; there must be one.
 
     Args:
-        replay: what there is.
-        key: for what is drawn.
-        count: of sequences.
         exponent: alpha; with 0 all are equally likely.
         before: blocks that are read before each sequence.
         length: blocks of each.
@@ -186,8 +181,6 @@ def take(replay: Replay, drawn: Sequences, *, before: int, length: int) -> tuple
     """The drawn sequences with the blocks before them, side by side, and the states before all.
 
     Args:
-        replay: what there is.
-        drawn: where they begin.
         before: blocks that are read before each.
         length: blocks of each.
 

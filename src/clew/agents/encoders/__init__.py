@@ -67,11 +67,6 @@ def make_encoder(
     it had no name. "module:Class" names an encoder of your own, which reads the whole observation:
     it is called as `Class(space, key=key, **encoder_options)`.
 
-    Args:
-        space: of one observation.
-        config: settings, see `EncoderConfig`.
-        key: for the weights.
-
     Raises:
         UserError: for a space that is not supported or empty, or a picture that is too small.
     """

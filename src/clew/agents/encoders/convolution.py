@@ -40,11 +40,9 @@ class Convolution(eqx.Module):
     Args:
         channels: numbers of channels before and after.
         size: of the square kernel.
-        key: for the weights.
         stride: steps between two places, in both directions.
         same: pad with zeros to ceil(height / stride), more after than before if it is odd, as
             TensorFlow's SAME; else none, its VALID.
-        init: how the weights begin.
         gain: of orthogonal weights.
     """
 
@@ -93,9 +91,7 @@ def convolve(x: Picture, kernel: Kernel, stride: int, padding: Padding) -> Pictu
     """y[b, i, j, o] = sum x[b, stride i + k - before, stride j + l - before, c] kernel[k, l, c, o].
 
     Args:
-        x: pictures.
-        kernel: of the same type.
-        stride: in both directions.
+        kernel: of the pictures' type.
         padding: zeros before and after the height, and before and after the width.
     """
     return _forward(stride, padding)(x, kernel)

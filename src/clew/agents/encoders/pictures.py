@@ -107,12 +107,10 @@ class PictureEncoder(AbstractEncoder):
 
     Args:
         frame: the layout of pictures.
-        key: for the weights.
         channels: of the stages or convolutions; none given takes the published ones.
         features: size of the output; 0 takes the published one.
         nonlinearity: relu as published, or elu as in Sample Factory.
         precision: what all of it computes in.
-        init: how the weights begin.
 
     Raises:
         UserError: for a picture of which nothing would be left.

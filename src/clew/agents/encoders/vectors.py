@@ -21,11 +21,9 @@ class Dense(AbstractEncoder):
     Args:
         shape: of an observation, which is flattened.
         sizes: of the layers.
-        key: for the weights.
         scale: factor on the observation, such as 1/255 for the bytes of a picture.
         nonlinearity: relu or elu.
         precision: what the layers compute in.
-        init: how the weights begin.
     """
 
     layers: tuple[Linear, ...]
@@ -104,7 +102,6 @@ class Embedding(AbstractEncoder):
     Args:
         one_hot: the numbers and their values.
         size: of a vector.
-        key: for the tables.
     """
 
     one_hot: OneHot

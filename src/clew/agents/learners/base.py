@@ -231,12 +231,7 @@ def adam(
 def after_clipping(
     optimiser: optax.GradientTransformation, max_norm: float | None
 ) -> optax.GradientTransformation:
-    """The optimiser on gradients that are scaled down to a global norm, if they are longer.
-
-    Args:
-        optimiser: any.
-        max_norm: that norm; None for no limit.
-    """
+    """The optimiser on gradients scaled down to a global norm, if longer; None for no limit."""
     if max_norm is None:
         return optimiser
     return optax.chain(optax.clip_by_global_norm(max_norm), optimiser)
@@ -407,8 +402,6 @@ def learn_minibatches(
     """One gradient step after the other, each on sequences of its own.
 
     Args:
-        agent: the network.
-        state: the learner's.
         minibatches: the indices of the sequences of every step, or the keys that draw them.
         step: a gradient step on these sequences.
 
@@ -463,7 +456,6 @@ def accumulate_gradient(
 
     Args:
         loss: of a part of the batch.
-        agent: the network.
         take: makes a part of the batch from the indices of its sequences.
         chosen: those of every part.
         weights: of the parts.
@@ -495,8 +487,6 @@ def find_gradient(
     """A loss that is a mean over valid steps, its parts and its gradient over some sequences.
 
     Args:
-        loss: of sequences.
-        agent: the network.
         batch: all sequences, see `take_batch`, with "valid".
         chosen: which are read.
         parts: in which they are read one after the other, see `accumulate_gradient`; 1 for at once.
@@ -565,13 +555,8 @@ def learn_as_acted(
     """One gradient step where all observations are known before any action: they are read once.
 
     Args:
-        agent: the network.
-        state: the learner's.
         state0: before the first observation; taken as it is.
-        observation: all of them.
-        start: which open an episode.
         act: makes the trajectory from what the network says, and anything else.
-        one_step: the learner's.
     """
     reading, backward = eqx.filter_vjp(lambda agent: read(agent, state0, observation, start), agent)
     trajectory, rest = act(reading)

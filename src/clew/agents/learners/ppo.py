@@ -250,7 +250,6 @@ def make_sequences(
         chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
             every leaf has them as first axis, [K, S, B, ...].
         final_value: of the observation after the last step, by the present network.
-        config: the settings.
     """
     shape, sequences = chunks.reward.shape, as_environments(chunks)
     valid = ~chunks.last[:, :-1]

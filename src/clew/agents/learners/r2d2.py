@@ -365,11 +365,8 @@ class R2D2:
             L = mean_i(w_i mean_t(delta_it^2)) / 2
 
         Args:
-            agent: the network.
             states: the memory's, before the sequences.
             target: what the target network says of the values of all actions.
-            steps: of the sequences.
-            weights: of the sequences.
 
         Returns:
             The loss, "value_loss" (the mean of delta^2), "action_value" (that of Q(o_t, a_t)),

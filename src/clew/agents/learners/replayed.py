@@ -166,13 +166,7 @@ class ReplayedSequences:
         return Drawn(first, jax.tree.map(lambda x: x[burn_in:], steps), kept)
 
     def states(self, agent: Agent, kept: State, burn_in: Steps) -> State:
-        """A memory's states after the burn-in; no gradient passes into them.
-
-        Args:
-            agent: the network that reads.
-            kept: of its memory, before the burn-in.
-            burn_in: what is only read.
-        """
+        """A memory's states after the burn-in, from those `kept` before; no gradient passes."""
         first = self._first(agent, kept)
         if not self.config.burn_in:
             return first
@@ -199,11 +193,8 @@ class ReplayedSequences:
         """`gradient_steps` gradient steps, once enough is in the replay.
 
         Args:
-            agent: the network.
-            state: the learner's.
             step: a gradient step; of the replay its state has the priorities alone, which are all
                 of it that learning changes.
-            key: of what is drawn.
             metrics: names of what a step measures, besides the memory's; 0 before the first.
         """
         config, replay = self.config, cast(Replay, state.replay)

@@ -198,15 +198,10 @@ class SoftActorCritic(Heads):
     observation, and an action that is clipped would have the same value as others beside it.
 
     Args:
-        size: of h.
-        distribution: of the actions, which must be one choice or within finite limits.
-        hidden_size: width of the hidden layers of actor and critics; 0 for none.
-        init: of the weights.
-        temperature: alpha before training.
-        key: random key for the weights.
+        temperature: alpha before training; the others are those of `MakeHeads`.
 
     Raises:
-        UserError: for other actions.
+        UserError: for actions that are neither one choice nor within finite limits.
 
     Source: Haarnoja et al. (2018), sections 4 and 5; Christodoulou (2019) for one choice, quoted.
     """
@@ -682,12 +677,9 @@ def half_squares(
 def states_before(agent: Agent, memory: State, chunks: Trajectory) -> tuple[State, State]:
     """A memory's states before each block of a rollout, and after all of them.
 
-    What it caches from before is rebuilt by the present parameters, as for acting.
+    `memory` is its state before the rollout.
 
-    Args:
-        agent: whose memory reads.
-        memory: before the rollout.
-        chunks: of the rollout.
+    What it caches from before is rebuilt by the present parameters, as for acting.
     """
 
     def one(memory: State, seen: tuple[PyTree[Array], Array]) -> tuple[State, State]:
