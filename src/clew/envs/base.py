@@ -177,11 +177,9 @@ class Environment(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} draws nothing that has a name")
 
     def outcomes(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Transition] | None:
-        """States and transitions [actions, time] of a whole episode; None if actions change it.
+        """States and transitions [actions, time] of a whole episode from the state that opens it.
 
-        Args:
-            state: that opens the episode.
-            key: for all of its steps.
+        None if actions change it.
         """
         return None
 
@@ -283,8 +281,6 @@ class Wrapper(Environment):
         Args:
             before: the wrapper's state before the step.
             state: the task's after it.
-            transition: the task's.
-            action: taken.
             key: that the task's step was given; `fold_in` makes another one of it.
         """
 

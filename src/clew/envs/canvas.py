@@ -29,9 +29,6 @@ class Canvas:
     """A picture to draw on; lengths are pixels of the finished picture.
 
     Args:
-        width: of the picture.
-        height: of the picture.
-        colour: it is filled with.
         finer: factor by which it is drawn larger.
     """
 

@@ -18,10 +18,6 @@ def require_task(name: str, task: Environment) -> None:
 
     Only shapes are computed.
 
-    Args:
-        name: as the user has written it.
-        task: of the user's own.
-
     Raises:
         UserError: naming what is wrong and what was expected, or what the task raised, with its
             own traceback as a note.

@@ -46,11 +46,8 @@ def tmaze_picture(
     agent sees it.
 
     Args:
-        corridor_length: number of positions.
         cue: 0 up, 1 down.
-        position: of the agent.
         time: steps so far.
-        observation: of the agent.
         cue_bits: size of the cue, the first numbers of the observation.
         distractor_bits: size of the distractors, the last numbers.
     """
@@ -85,8 +82,6 @@ def chain_picture(
         context: the bits, 0 or 1.
         query: which of them is asked for.
         time: of the observation.
-        memory_length: N of the task.
-        observation: of the agent.
     """
     asked, several = time == memory_length - 1, len(context) > 1
     caption = "wait"

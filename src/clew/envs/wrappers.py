@@ -536,11 +536,9 @@ class ScaledReward(Wrapper):
 
 
 def earned_so_far(env: Environment, state: Any) -> Any:
-    """The sum of a task's own rewards before a step; None where agents learn from just these.
+    """The sum of a task's own rewards before a step, of the state of all its wrappers then.
 
-    Args:
-        env: the task with its wrappers.
-        state: theirs before the step.
+    None where agents learn from just these.
     """
     while isinstance(env, Wrapper):
         if isinstance(env, ScaledReward):

@@ -56,7 +56,6 @@ def uses_kernel(backend: Backend, *arrays: Any) -> bool:
     """Whether a kernel is to be used, on JAX's default platform.
 
     Args:
-        backend: what was asked for.
         arrays: trees of arrays; those of floats are what the kernel would read.
 
     Raises:
@@ -81,8 +80,6 @@ def choose_form(backend: RecurrenceBackend, *arrays: Any, parallel: Form = "chun
     """What computes a chunk of ReLiT or AReLiT on JAX's default platform.
 
     Args:
-        backend: what was asked for.
-        arrays: as for `uses_kernel`.
         parallel: the form for accelerators.
 
     Raises:

@@ -122,7 +122,6 @@ class Cases:
             pieces: how to run each piece, and its length.
             state: the state before the first, leaves [case, ...].
             xs: observations of all pieces together, [case, time, in].
-            starts: start flags [case, time].
             weights: cotangents of the outputs and the metrics, [case, time, out].
         """
         parts, at = [], 0

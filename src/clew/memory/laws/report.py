@@ -172,9 +172,6 @@ class LawRecorder:
         """Records a comparison that was made elsewhere.
 
         Args:
-            law: its name in `LAWS`.
-            length: steps of the chunk.
-            name: what was run, in words.
             failure: the place where the law is broken, if it is.
             **found: a deviation, "value" or "gradient".
         """
@@ -204,8 +201,6 @@ class LawRecorder:
         """Compares two runs, case by case and leaf by leaf.
 
         Args:
-            law: its name in `LAWS`.
-            length: steps of the chunk.
             names: what was run, in words, for each case.
             actual: one way of computing it.
             expected: the other.

@@ -57,10 +57,6 @@ def pull(
 
     Args:
         run: `learn`, `unroll`, `renew` or `scan_steps`.
-        memory: the memory.
-        state: the state before the run.
-        xs: observations [time, in].
-        starts: start flags [time].
         cotangents: of the float leaves of the final state, and of the outputs.
 
     Returns:

@@ -124,7 +124,6 @@ def begin_open(
     """The same product, with biases for its gates that last as `initial.lasting` says.
 
     Args:
-        linear: the product.
         chrono: steps that the longest memories last; 0 leaves the biases as they are.
         key: of the draw; what was drawn with it before stays another draw.
         forgetting: which of its outputs are gates that forget, if any.
@@ -152,7 +151,6 @@ def with_drawn_bias(linear: Linear, *, key: PRNGKeyArray) -> Linear:
     until it is not finite.
 
     Args:
-        linear: the product.
         key: of its draw; what was drawn with it before stays another draw.
     """
     fan, size = linear.weight.shape

@@ -155,10 +155,6 @@ def draw_products(
 
     Args:
         gates: how many lie side by side.
-        input_size: of an input.
-        size: of h.
-        key: random key for the weights.
-        init: of the weights.
         init_per: what is one orthogonal matrix: the whole "product", or each "gate".
     """
     input_key, recurrent_key = jax.random.split(key)

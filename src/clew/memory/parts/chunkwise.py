@@ -178,9 +178,6 @@ def read_outer_products(
 
     Args:
         state: C [heads, v, eta, k] and s [heads, eta, k] before them.
-        features: of every step.
-        starts: where episodes start.
-        epsilon: added to the denominator.
     """
     fine = without_nonfinite(state, features, starts)
     c = GatedChunks.cut(fine.inputs, starts)
@@ -214,10 +211,7 @@ def read_vectors(
 
     Args:
         state: k~ [rows, heads, eta, k] and v~ [vectors, heads, v] before them.
-        features: of every step.
         cosines: of the rows of k~ at every step; those of v~ are the last of them.
-        starts: where episodes start.
-        readout: its constants.
     """
     fine = without_nonfinite(state, features, starts)
     c = GatedChunks.cut(fine.inputs, starts)
@@ -273,7 +267,6 @@ def without_nonfinite(state: Any, inputs: Any, starts: Bool[Array, " time"]) -> 
         state: float arrays of any shape.
         inputs: float arrays [time, ...]. Of a step with a number that is not finite all become
             0, which must leave the state as it is.
-        starts: where episodes start.
     """
     steps = [jnp.all(jnp.isfinite(x), axis=range(1, x.ndim)) for x in jax.tree.leaves(inputs)]
     fine = jnp.all(jnp.stack(steps), axis=0)

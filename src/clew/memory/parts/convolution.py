@@ -108,8 +108,6 @@ def look_back(
 
     Args:
         state: the last inputs before the chunk, the oldest first; 0 before an episode.
-        xs: inputs of the chunk.
-        starts: where episodes start.
 
     Returns:
         The last inputs after the chunk, and the inputs from `before` steps ago to now, in that

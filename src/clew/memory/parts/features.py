@@ -262,8 +262,6 @@ def gate_maps(
     """What is kept of values, 1 - beta, and of keys, 1 - gamma, at every step of an episode.
 
     Args:
-        features: the feature maps.
-        x: what they read.
         joint: whether values decay only together with keys, so that 1 - beta alone keeps nothing;
             then beta is reported as a gate.
     """

@@ -34,14 +34,9 @@ def beside(key: PRNGKeyArray, number: int = 0) -> PRNGKeyArray:
 def weight(
     init: str, key: PRNGKeyArray, shape: Shape, *, bound: float, gain: float = math.sqrt(2.0)
 ) -> Array:
-    """A weight by the name of its distribution.
+    """A weight by the name of its distribution; the last axis of its shape is the output's.
 
-    Args:
-        init: orthogonal, lecun or uniform.
-        key: of the draw.
-        shape: of the weight; its last axis is the output's.
-        bound: of uniform weights.
-        gain: of orthogonal weights.
+    `bound` is that of uniform weights, and `gain` that of orthogonal ones.
     """
     if init == "orthogonal":
         return orthogonal(key, shape, gain)
@@ -59,7 +54,6 @@ def orthogonal(key: PRNGKeyArray, shape: Shape, gain: float = math.sqrt(2.0)) ->
     """Orthonormal rows or columns, whichever are fewer, times a gain.
 
     Args:
-        key: of the draw.
         shape: of the weight; the matrix is [product of the others, last axis].
         gain: standard deviation of an entry times the square root of the longer side.
 

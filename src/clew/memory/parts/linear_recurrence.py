@@ -62,7 +62,6 @@ def states_of(
         add: leaves [time, ...].
         state: before the chunk, leaves [...].
         starts: where the state before a step counts as zero.
-        backend: the form.
 
     Raises:
         UserError: for an unknown form.

@@ -107,10 +107,6 @@ def advance(
 def choose_matrix_form(backend: MatrixBackend, *arrays: Any) -> MatrixForm:
     """What computes a chunk on JAX's default platform.
 
-    Args:
-        backend: what was asked for.
-        arrays: trees of what the kernel would read.
-
     Raises:
         UserError: for an unknown form, and for "kernel" where there is none, with the reason.
     """
@@ -124,12 +120,6 @@ def advance_chunk(
     backend: MatrixBackend, state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Matrix, Float[Array, "time heads value"]]:
     """A chunk of steps, whose gradient keeps few of their states.
-
-    Args:
-        backend: the form.
-        state: C before it.
-        inputs: of every step.
-        starts: where episodes start.
 
     Raises:
         UserError: for an unknown form, for a kernel that cannot be built, and for inputs that no

@@ -11,9 +11,6 @@ def placed(arrays: Any) -> bool:
     They do on a mesh with explicit axes, and within `jax.shard_map` unless that is given
     `check_vma=False`. JAX's own operations hand it on; primitives of ours and kernels do not, so
     that what is made of JAX's own operations has to stand in for them.
-
-    Args:
-        arrays: a tree of them.
     """
     kinds = [jax.typeof(x) for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
     return any(_varying(kind) or kind.sharding.mesh.explicit_axes for kind in kinds)

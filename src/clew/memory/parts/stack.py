@@ -140,13 +140,7 @@ def embedded_layers(
 
     Args:
         attention: makes one, from the keys for what it reads and for its output.
-        input_size: of one observation.
-        hidden_size: width of the residual stream.
-        num_layers: how many layers.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
-        key: random key for the weights.
-        init: of the weights.
-        **layer: options of `Layer`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
