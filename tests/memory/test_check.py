@@ -6,16 +6,14 @@ from typing import Any
 
 import broken_memories as toys
 import jax
-import numpy as np
 import pytest
 
 from clew.cli.check import make
 from clew.errors import UserError
 from clew.memory.laws import LawBroken, check
-from clew.memory.laws.cases import Cases, Subject
+from clew.memory.laws.cases import Cases
 from clew.memory.laws.replay import check_replay
 from clew.memory.laws.report import TOLERANCES, LawRecorder, LawReport
-from clew.memory.laws.runs import Programs
 from clew.memory.lru import LRU
 from memory_samples import quick_compilation
 from slow_cases import fast_only
@@ -65,9 +63,8 @@ def test_a_stored_state_that_is_wrong_is_named_at_long_chunks(kind: type[LRU], s
     """What rounding may change there hides no stored state that is off by a thousandth."""
     memory = kind(3, key=jax.random.key(0), hidden_size=4, num_layers=1)
     tolerances = TOLERANCES["float32"]
-    subject = Subject(memory, "float32", [LONG], tolerances, Programs(memory))
-    cases = Cases(subject, np.random.default_rng(0))
-    cases.warm_up()
+    cases = Cases(memory, "float32", [LONG], tolerances)
+    cases.warm_up(0)
     report = LawReport(kind.__name__)
     check_replay(cases, LONG, LawRecorder(report, tolerances, memory.metric_names))
     assert report.passed == sound, report

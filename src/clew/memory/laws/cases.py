@@ -1,6 +1,6 @@
 """The random inputs that the laws are checked with."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,37 +32,40 @@ PATTERNS = (
 CASES = len(PATTERNS)
 
 
-class Subject(NamedTuple):
-    """What is checked, and how."""
-
-    memory: AbstractMemory
-    precision: Precision
-    lengths: list[int]
-    tolerances: tuple[float, float]
-    programs: Programs
-
-
 class Cases:
-    """The random numbers of a check: `CASES` runs at a time, and a state to start them from."""
+    """The random numbers of a check: `CASES` runs at a time, and a state to start them from.
 
-    def __init__(self, subject: Subject, random: np.random.Generator):
-        self.memory = subject.memory
-        self.programs = subject.programs
-        self.state = cast(subject.memory.init_state(), subject.precision)
+    Args:
+        memory: what is checked, in this precision already.
+        precision: of all numbers.
+        lengths: of chunks, from the shortest to the longest.
+        tolerances: of values and of gradients.
+    """
+
+    def __init__(
+        self,
+        memory: AbstractMemory,
+        precision: Precision,
+        lengths: list[int],
+        tolerances: tuple[float, float],
+    ):
+        self.memory, self.lengths, self.tolerances = memory, lengths, tolerances
+        self.programs = Programs(memory)
+        self.state = cast(memory.init_state(), precision)
         if not all(map(_of_numbers, jax.tree.leaves(self.state))):
             raise UserError(
                 f"the state of {type(self.memory).__name__} is {shapes_of(self.state)}; expected "
                 "arrays of numbers, and of a random key jax.random.key_data(key)"
             )
-        self.dtype = np.dtype(subject.precision)
-        self.random = random
+        self.dtype = np.dtype(precision)
+        self.random = np.random.default_rng(0)
         self.columns = self.memory.output_size + len(self.memory.metric_names)
-        self.tolerance = subject.tolerances[0]
-        self.scan_length = max(subject.lengths) + CONTINUATION
+        self.scan_length = max(lengths) + CONTINUATION
         self.fresh = self.warm = many(self.state, CASES)
 
-    def warm_up(self) -> None:
-        """Draws `warm`, states in the middle of an episode."""
+    def warm_up(self, seed: int) -> None:
+        """Begins with new random numbers, and draws `warm`, states in the middle of an episode."""
+        self.random = np.random.default_rng(seed)
         time = self.scan_length
         weights = np.zeros((CASES, time, self.memory.output_size), self.dtype)
         data = (self.fresh, self.inputs(time), self.starts(time))

@@ -13,12 +13,12 @@ import numpy as np
 
 from clew.errors import UserError, one_line, require_at_least, require_choice
 from clew.memory.base import AbstractMemory, State, scan_steps
-from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, Subject, masked, poisoned
+from clew.memory.laws.cases import CASES, CONTINUATION, PATTERNS, Cases, masked, poisoned
 from clew.memory.laws.interface import check_interface, has_own_metrics
 from clew.memory.laws.refresh import check_refresh
 from clew.memory.laws.replay import check_replay
 from clew.memory.laws.report import TOLERANCES, LawBroken, LawRecorder, LawReport, Precision
-from clew.memory.laws.runs import Programs, Run, cast, learn, unroll
+from clew.memory.laws.runs import Run, cast, learn, unroll
 
 
 def check(
@@ -72,13 +72,11 @@ def check(
         usual[1] if gradient_tolerance is None else gradient_tolerance,
     )
     seed = int(jax.random.bits(jax.random.key(0) if key is None else key))
-    chunks = sorted(set(lengths))
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
-        memory = cast(memory, precision)
-        subject = Subject(memory, precision, chunks, tolerances, Programs(memory))
-        report = _draw(subject, seed)
+        cases = Cases(cast(memory, precision), precision, sorted(set(lengths)), tolerances)
+        report = _draw(cases, seed)
         if not report.passed and report.of("stream"):
-            report = report.confirmed_by(_draw(subject, seed + 1))
+            report = report.confirmed_by(_draw(cases, seed + 1))
     if raise_on_failure and not report.passed:
         others = [failure.law for failure in report.failures[1:]]
         also = f"; broken too: {', '.join(others)}" if others else ""
@@ -86,22 +84,21 @@ def check(
     return report
 
 
-def _draw(subject: Subject, seed: int) -> LawReport:
+def _draw(cases: Cases, seed: int) -> LawReport:
     """Every law, for one draw of the random numbers."""
-    memory, lengths = subject.memory, subject.lengths
+    memory, lengths = cases.memory, cases.lengths
     report = LawReport(type(memory).__name__)
-    record = LawRecorder(report, subject.tolerances, memory.metric_names)
-    cases = Cases(subject, np.random.default_rng(seed))
+    record = LawRecorder(report, cases.tolerances, memory.metric_names)
     if not check_interface(memory, cases.state, cases.dtype, record):
         return report
-    cases.warm_up()
+    cases.warm_up(seed)
     if has_own_metrics(memory):
         _check_metrics(cases, lengths[:2][-1], record)
     for length in lengths:
         _check_causal(cases, length, record)
         _check_reset(cases, length, record)
         _check_stream_and_split(cases, length, [n for n in lengths if n < length], record)
-    check_refresh(cases, record, lengths)
+    check_refresh(cases, record)
     check_replay(cases, lengths[:2][-1], record)
     _check_batch(cases, lengths[:2][-1], record)
     return report

@@ -34,9 +34,9 @@ ALLOWED = {"float32": 2e-2, "float64": 1e-5}
 """How far a derivative may be from the central difference, in single precision found to 0.1 %."""
 
 
-def check_refresh(cases: Cases, record: LawRecorder, lengths: list[int]) -> None:
+def check_refresh(cases: Cases, record: LawRecorder) -> None:
     """`refresh` with the same parameters, its gradients, and `refresh` after a change of them."""
-    probe = _Probe(cases, lengths)
+    probe = _Probe(cases)
     _check_same(cases, probe, record)
     if probe.rebuilds():
         _check_gradients(probe, record)
@@ -86,9 +86,9 @@ def _check_changed(probe: "_Probe", record: LawRecorder) -> None:
 class _Probe:
     """What can be asked of a memory's `refresh`; the programs are those of the other laws."""
 
-    def __init__(self, cases: Cases, lengths: list[int]):
+    def __init__(self, cases: Cases):
         self.cases, self.memory = cases, cases.memory
-        self.shortest, self.length = lengths[0], lengths[:2][-1]
+        self.shortest, self.length = cases.lengths[0], cases.lengths[:2][-1]
         self.precision = cases.dtype.name
         self.xs = cases.inputs(self.length)
         self.history = self._learn(self.memory, many(cases.state, CASES))[0]
@@ -214,7 +214,7 @@ class _Probe:
             mixed = jax.tree.unflatten(self.tree, [*read[:i], new[i], *read[i + 1 :]])
             outputs = self._learn(changed, mixed)[1]
             value = float(np.max(np.abs(outputs - expected)) / (1e-30 + np.max(np.abs(expected))))
-            if not value <= self.cases.tolerance:
+            if not value <= self.cases.tolerances[0]:
                 return value, self.names[i]
             largest = max(largest, value)
         return largest, ""
