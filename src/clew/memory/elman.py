@@ -58,9 +58,6 @@ class ElmanCell(AbstractCell):
         """Nothing: one bias says all that two would."""
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
-    def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
-        return state
-
     def step(
         self, state: Float[Array, " size"], xw: Float[Array, " size"], hu: Float[Array, " size"]
     ) -> Float[Array, " size"]:

@@ -64,9 +64,6 @@ class GRUCell(AbstractCell):
         """The biases of the recurrent product; [0 | 0 | c] unless the cell has all of them."""
         return jnp.pad(self.recurrent_bias, (3 * self.size - len(self.recurrent_bias), 0))
 
-    def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
-        return state
-
     def step(
         self,
         state: Float[Array, " size"],

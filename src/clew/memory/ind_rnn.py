@@ -48,9 +48,6 @@ class IndRNNCell(StackedCell):
     def init_state(self) -> State:
         return jnp.zeros_like(self.recurrent)
 
-    def output(self, state: Float[Array, " size"]) -> Float[Array, " size"]:
-        return state
-
     def advance(self, state: Float[Array, " size"], x: Float[Array, " in"]) -> Array:
         return self.step(state, self.inputs(x))
 

@@ -46,9 +46,9 @@ class StackedCell(eqx.Module):
     def init_state(self) -> State:
         """Zeros."""
 
-    @abc.abstractmethod
     def output(self, state: Any) -> Float[Array, " size"]:
-        """The h in a state."""
+        """The h in a state, which is all of it unless a cell holds more."""
+        return state
 
     @abc.abstractmethod
     def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
@@ -78,17 +78,13 @@ class AbstractCell(StackedCell):
     backend: eqx.AbstractVar[Backend]
     kernel: ClassVar[CellKernel | None]
 
-    def project(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead gates"]:
-        """The products of the input, x W + b, for any number of time steps at once."""
-        return self.inputs(x)
-
     @abc.abstractmethod
     def offset(self) -> Float[Array, " gates"]:
         """What is added to the recurrent product, h U."""
 
     def advance(self, state: Any, x: Float[Array, " in"]) -> Any:
         product = self.recurrent(self.output(state)) + self.offset()
-        return self.step(state, self.project(x), product)
+        return self.step(state, self.inputs(x), product)
 
     @abc.abstractmethod
     def step(self, state: Any, xw: Float[Array, " gates"], hu: Float[Array, " gates"]) -> Any:
@@ -140,7 +136,7 @@ class AbstractCell(StackedCell):
         fresh = self.init_state()
         _, outputs = self.unroll(fresh, xs, jnp.zeros(len(xs), bool))
         before = jnp.concatenate([self.output(fresh)[None], outputs[:-1]])
-        projected = self.project(xs)
+        projected = self.inputs(xs)
         product = self.recurrent(before) + jnp.broadcast_to(self.offset(), projected.shape)
         return self.maps(projected, product), outputs
 
