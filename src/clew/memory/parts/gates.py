@@ -1,7 +1,7 @@
 """Gates: what joins the residual stream x and a sublayer's output y."""
 
 import abc
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -23,10 +23,8 @@ GATES = ("residual", "gru", "temporal_gru")
 class AbstractGate(eqx.Module):
     """gate(x, y), with a state where it carries something through time."""
 
-    @property
-    @abc.abstractmethod
-    def recurrent(self) -> bool:
-        """Whether the gate carries something through time."""
+    recurrent: ClassVar[bool] = False
+    """Whether the gate carries something through time."""
 
     @abc.abstractmethod
     def init_state(self) -> State:
@@ -48,9 +46,9 @@ class AbstractGate(eqx.Module):
     ) -> tuple[State, Float[Array, "time n"]]:
         """A chunk."""
 
-    @abc.abstractmethod
     def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How the gate treats every step of an episode, by name; possibly nothing."""
+        """How the gate treats every step of an episode, by name; nothing unless a gate says so."""
+        return {}
 
 
 class AbstractDepthGate(AbstractGate):
@@ -61,10 +59,6 @@ class AbstractDepthGate(AbstractGate):
         self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
     ) -> Float[Array, "*lead n"]:
         """The stream after the gate."""
-
-    @property
-    def recurrent(self) -> bool:
-        return False
 
     def init_state(self) -> State:
         return ()
@@ -91,9 +85,6 @@ class Residual(AbstractDepthGate):
         self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
     ) -> Float[Array, "*lead n"]:
         return x + y
-
-    def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        return {}
 
 
 class GRUGate(AbstractDepthGate):
@@ -153,13 +144,10 @@ class TemporalGRU(AbstractGate):
     """
 
     cell: GRUCell
+    recurrent: ClassVar[bool] = True
 
     def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, backend: Backend = "auto"):
         self.cell = GRUCell(size, size, key=key, init=init, all_biases=True, backend=backend)
-
-    @property
-    def recurrent(self) -> bool:
-        return True
 
     def init_state(self) -> State:
         return self.cell.init_state()
