@@ -130,7 +130,8 @@ class TaskProgram:
 
     def _step(self, call: Vector, words: Vector) -> Vector:
         state = self._state.unpack(words[: self._state.size])
-        action = _action_words(self.task).unpack(call[:-2])
+        shape = self.task.action_space.shape or ()
+        action = Words(jax.ShapeDtypeStruct(shape, _action_type(self.task))).unpack(call[:-2])
         key = jax.random.wrap_key_data(call[-2:], impl="threefry2x32")  # needs no hashing
         state, transition = self.task.step(state, action, key)
         return self._packed(state, transition.observation, self._numbers(transition))
@@ -185,11 +186,6 @@ def words_of_call(task: Environment, action: Any, seed: int, time: int) -> UInt3
         return np.array((action, seed, time), np.uint32)
     plain = np.asarray(action, _action_type(task)).ravel().view(np.uint32)
     return np.concatenate([plain, np.array((seed, time), np.uint32)])
-
-
-def _action_words(task: Environment) -> Words:
-    shape = task.action_space.shape or ()
-    return Words(jax.ShapeDtypeStruct(shape, _action_type(task)))
 
 
 def _action_type(task: Environment) -> Any:

@@ -212,9 +212,8 @@ class AutoReset(eqx.Module):
             reset_key = jax.random.split(key)[1]
             return choose(start, self.env.next_episode(state, reset_key), (state, seen))
 
-        if self.env.opening_is_costly:
-            return where_any(opened)(start, state, seen, key)
-        return opened(start, state, seen, key)
+        one = where_any(opened) if self.env.opening_is_costly else opened
+        return one(start, state, seen, key)
 
     def _mask(self, state: EnvState) -> Bool[Array, " n"] | None:
         """The task's mask, which must be what the space of actions asks for."""

@@ -173,11 +173,8 @@ class Halting(eqx.Module):
         if where is None:
             return stream
         table = sinusoids(np.arange(1, self.max_steps + 1), stream.shape[-1])
-        return (
-            stream
-            + where
-            + jnp.broadcast_to(jnp.asarray(table, stream.dtype)[number], stream.shape)
-        )
+        encoded = jnp.asarray(table, stream.dtype)[number]
+        return stream + where + jnp.broadcast_to(encoded, stream.shape)
 
     def _filled(self, after: Pondering, where: Array | None) -> Array:
         """The inputs, with `unreached` in place of those of readings that did not happen."""
