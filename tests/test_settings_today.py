@@ -11,6 +11,7 @@ import fnmatch
 import json
 import shlex
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ STUDIES: dict[str, Study] = {
     "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(learner="a2c"),
     "popgym-easy-ppo": popgym.study(),
+    "popgym-medium-ppo": replace(popgym.study("medium"), steps=5_000_000),
     "pqn": which_learner.pqn(),
     "pramanik-tmaze-10m": tmaze.study(),
     "pramanik-tmaze-published": tmaze.study(),
