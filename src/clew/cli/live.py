@@ -9,14 +9,7 @@ from rich.console import Console
 
 from clew.output import fail_safe
 from clew.run.config import TrainConfig
-from clew.run.progress import (
-    CompileTimer,
-    Lines,
-    Progress,
-    Report,
-    format_scores,
-    format_seconds,
-)
+from clew.run.progress import CompileTimer, Lines, Progress, Report, format_scores, format_seconds
 
 
 def listener(label: str = "", *, every: float = 5.0) -> Progress:

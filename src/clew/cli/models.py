@@ -105,8 +105,7 @@ def _abstract_memory(name: str, input_size: int, options: dict[str, Any]) -> Any
 
     kind = resolve(name) if is_reference(name) else name
     return eqx.filter_eval_shape(
-        lambda key: make_memory(kind, input_size=input_size, key=key, **options),
-        jax.random.key(0),
+        lambda key: make_memory(kind, input_size=input_size, key=key, **options), jax.random.key(0)
     )
 
 

@@ -17,14 +17,7 @@ from clew.deploy.files import archive, check_all, digest, safetensors, write_exp
 from clew.deploy.golden import LONGEST, record_golden, rounding
 from clew.deploy.header import header_file
 from clew.deploy.header_check import LARGEST, check_header
-from clew.deploy.onnx_file import (
-    IR_VERSION,
-    OPSET,
-    OnnxModel,
-    check_onnx,
-    is_installed,
-    onnx_file,
-)
+from clew.deploy.onnx_file import IR_VERSION, OPSET, OnnxModel, check_onnx, is_installed, onnx_file
 from clew.deploy.policy import PolicyStep, Traced, adapter_of_spaces, trained_wrappers
 from clew.envs.spaces import split_mask, without_mask
 from clew.errors import UserError, require_at_least

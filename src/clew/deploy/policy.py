@@ -16,11 +16,7 @@ from jaxtyping import Array, PyTree
 from clew.agents.distributions import Distribution, Gaussian
 from clew.agents.heads import Outputs, preferences
 from clew.agents.network import Agent
-from clew.bridges.gymnasium.spaces import (
-    Leaf,
-    adapt_observation,
-    category_counts,
-)
+from clew.bridges.gymnasium.spaces import Leaf, adapt_observation, category_counts
 from clew.bridges.gymnasium.wrappers import EPSILON
 from clew.deploy import pairs
 from clew.deploy.graph import Graph, GraphBuilder, Ref

@@ -309,11 +309,7 @@ def play_to_end(
 
 
 def compile_player(
-    agent: Agent,
-    stream: AutoReset,
-    keep: Sequence[str],
-    how: PlayConfig,
-    batch: int | None = None,
+    agent: Agent, stream: AutoReset, keep: Sequence[str], how: PlayConfig, batch: int | None = None
 ) -> Callable[[PRNGKeyArray], list[Played]]:
     """What plays episodes, by a key, and keeps of each step what is asked for.
 

@@ -312,12 +312,7 @@ class HostPlayer:
             yield now, {name: found[name] for name in self._keep}
 
     def play(
-        self,
-        key: PRNGKeyArray,
-        each: int,
-        *,
-        longest: float = math.inf,
-        may_take: float = math.inf,
+        self, key: PRNGKeyArray, each: int, *, longest: float = math.inf, may_take: float = math.inf
     ) -> list[Played]:
         """Plays `each` episodes of every environment. Those that began first come first.
 

@@ -14,11 +14,7 @@ from clew.agents.distributions import Distribution
 from clew.agents.encoders import Dense
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.spaces import (
-    ActionAdapter,
-    ObservationAdapter,
-    mask_of_info,
-)
+from clew.bridges.gymnasium.spaces import ActionAdapter, ObservationAdapter, mask_of_info
 from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
 from clew.envs.wrappers import WrapperConfig

@@ -5,17 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib import resources
 
-from clew.report.document import (
-    Block,
-    Cell,
-    Chart,
-    Column,
-    Heading,
-    Numbers,
-    Table,
-    Text,
-    typeset,
-)
+from clew.report.document import Block, Cell, Chart, Column, Heading, Numbers, Table, Text, typeset
 from clew.report.figures import Styles, legend_svg, panel_svg
 
 LONG = 16

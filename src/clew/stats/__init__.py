@@ -29,12 +29,7 @@ from clew.stats.distributions import (
     probability_of_improvement,
     ranked_scores,
 )
-from clew.stats.intervals import (
-    Interval,
-    bootstrap_interval,
-    stratified_interval,
-    wilson_interval,
-)
+from clew.stats.intervals import Interval, bootstrap_interval, stratified_interval, wilson_interval
 from clew.stats.power import SeedsNeeded, detectable_difference, seeds_needed, welch_power
 
 __all__ = [

@@ -64,11 +64,7 @@ class Watched(NamedTuple):
 
 
 def watch_run(
-    path: str | Path,
-    viewing: Viewing | None = None,
-    out: str | Path = "",
-    *,
-    trust: bool = False,
+    path: str | Path, viewing: Viewing | None = None, out: str | Path = "", *, trust: bool = False
 ) -> Path:
     """Writes a video of a run's agent.
 

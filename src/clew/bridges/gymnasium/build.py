@@ -77,11 +77,7 @@ class EnvBuilder:
         return EpisodeGif(env, self.video_folder, self.video_every) if filmed else env
 
 
-def build(
-    name: str,
-    options: Mapping[str, Any],
-    spec: EnvSpec | None = None,
-) -> gymnasium.Env:
+def build(name: str, options: Mapping[str, Any], spec: EnvSpec | None = None) -> gymnasium.Env:
     """One environment by name, without any wrapper of clew's; `spec` as for `make_gymnasium`.
 
     Raises:
@@ -125,9 +121,7 @@ def _kind(made: object, factory: Callable[..., Any]) -> str:
 
 
 def make_gymnasium(
-    env_id: str,
-    options: Mapping[str, Any],
-    spec: EnvSpec | None = None,
+    env_id: str, options: Mapping[str, Any], spec: EnvSpec | None = None
 ) -> gymnasium.Env:
     """`gymnasium.make`, with the packages imported that register well-known ids.
 
@@ -214,10 +208,7 @@ class FrameSkip(gymnasium.Wrapper):
     """
 
     def __init__(
-        self,
-        env: gymnasium.Env,
-        frames: int,
-        allows: Callable[[Any, Any, Any], bool] | None = None,
+        self, env: gymnasium.Env, frames: int, allows: Callable[[Any, Any, Any], bool] | None = None
     ):
         super().__init__(env)
         self.frames, self.allows = frames, allows

@@ -13,12 +13,7 @@ import jax
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from clew.bridges.gymnasium.build import (
-    GYMNASIUM,
-    EnvBuilder,
-    build,
-    call,
-)
+from clew.bridges.gymnasium.build import GYMNASIUM, EnvBuilder, build, call
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks

@@ -12,18 +12,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from clew.bridges.gymnasium.faults import (
-    AnswerError,
-    EnvironmentFault,
-    EnvironmentHung,
-)
+from clew.bridges.gymnasium.faults import AnswerError, EnvironmentFault, EnvironmentHung
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import (
-    CLOSE_SECONDS,
-    close_quietly,
-    end_processes,
-    is_ctrl_c,
-)
+from clew.bridges.gymnasium.processes import CLOSE_SECONDS, close_quietly, end_processes, is_ctrl_c
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
