@@ -23,10 +23,7 @@ class Craftax:
 
     Its `done` does not tell the player's end from that of the time, `max_timesteps` of its params;
     here the former terminates and the latter truncates. The metric `achievements` is how many of
-    the game's achievements an episode has.
-
-    Args:
-        env: the environment, one that opens no next episode by itself.
+    the game's achievements an episode has. `env` must open no next episode by itself.
 
     Source: craftax 1.6.1 (Matthews et al., 2024), `craftax/envs/` and `is_game_over`.
     """

@@ -33,10 +33,6 @@ class Jumanji:
     an action is one choice among all pairs. Where nothing is allowed, everything is. A last step
     with a discount of 0 terminates, another truncates. Environments of several agents are refused.
 
-    Args:
-        env: the environment.
-        name: what error messages call it.
-
     Raises:
         UserError: a mask of another form, or too many pairs.
 

@@ -237,11 +237,8 @@ def _require_one_of(name: str, value: Any, choices: Any) -> None:
 def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
     """A task of Memory Maze, as a dm_env environment that shows dictionaries.
 
-    Args:
-        size: 9, 11, 13 or 15 cells a side.
-        seed: of its mazes, at least 0 and below 2**32.
-        patched: False builds it as shipped.
-        options: of `memory_maze.tasks`' functions.
+    Its options are those of `memory_maze.tasks`' functions, its seed is below 2**32;
+    not `patched` it is as shipped.
 
     Raises:
         UserError: something is not installed, or nothing can be drawn (see `load_tasks`),

@@ -22,9 +22,7 @@ class XMiniGrid:
     its kind and then its colour, row by row. The step that reaches the goal terminates, the last
     of `max_steps` truncates. The reward is 1 - 0.9 t / max_steps at the goal, else 0.
 
-    Args:
-        env: the environment.
-        settings: its params, which are fixed when it is compiled.
+    `settings` are its params, which are fixed when it is compiled.
 
     Source: xminigrid 0.9.3 (Nikulin et al., 2024), `environment.py`.
     """

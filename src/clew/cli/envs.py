@@ -66,10 +66,6 @@ def main(args: list[str]) -> int:
 def describe(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """A task's sizes, metrics and options with their defaults, as JSON values.
 
-    Args:
-        name: of the task.
-        options: it is made with.
-
     Raises:
         UserError: for an unknown task, or options that it does not take or lacks.
     """

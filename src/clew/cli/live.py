@@ -28,9 +28,7 @@ def listener(label: str = "", *, every: float = 5.0) -> Progress:
 class Live(Progress):
     """One line on a terminal: a bar, time since the start, steps, rate, time left and scores.
 
-    Args:
-        console: where to.
-        label: what the line begins with; by default the run's name.
+    It begins with the label; by default that is the run's name.
     """
 
     def __init__(self, console: Console, label: str = ""):

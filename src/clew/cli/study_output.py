@@ -58,11 +58,7 @@ def study_listener() -> StudyProgress:
 
 
 class StudyTable(StudyProgress):
-    """Cells finished and left by model, what is in progress, rate and time left.
-
-    Args:
-        console: where it is printed.
-    """
+    """Cells finished and left by model, what is in progress, rate and time left."""
 
     def __init__(self, console: Console):
         self._live = Live(console=console, auto_refresh=False)

@@ -105,12 +105,7 @@ def parse_training(
 ) -> Options:
     """Reads the options of a command that trains several memories.
 
-    Args:
-        kind: its options.
-        args: the words after the command.
-        command: its name.
-        about: its description.
-        changes: settings of training whose defaults are others than those of `clew train`.
+    `changes` are settings of training whose defaults are others than those of `clew train`.
 
     Raises:
         UserError: as `parse`, or if --memory is given beside --memories, or --trust without a run

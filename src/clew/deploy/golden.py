@@ -61,10 +61,6 @@ def rounding(step: PolicyStep, model: runner.Model) -> float:
     Memories that divide by sums of keys (ReLiT, AReLiT) may lose more than `runner.TOLERANCE`, and
     so may any faithful copy of them: no more can be asked of an export than of the policy.
 
-    Args:
-        step: the policy.
-        model: its export, which has the episode.
-
     Returns:
         The largest deviation of an output or a leaf of the state, relative to 1 + the largest
         number; 0 for a policy that does not compute in float64.

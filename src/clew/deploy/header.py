@@ -425,12 +425,7 @@ _RULES: dict[str, Callable[..., str]] = {
 
 
 def header_file(traced: Traced, policy: str) -> bytes:
-    """`policy.hpp`.
-
-    Args:
-        traced: the policy's graph.
-        policy: its name in the manifest.
-    """
+    """`policy.hpp` of a policy, which the manifest calls by this name."""
     writer, graph = _Writer(), traced.graph
     for struct, entries, values in (
         ("in", traced.inputs, graph.inputs),

@@ -26,11 +26,7 @@ from clew.errors import UserError
 
 
 class Lowering:
-    """Writes jaxprs into a graph.
-
-    Args:
-        builder: of the graph.
-    """
+    """Writes jaxprs into a graph."""
 
     def __init__(self, builder: GraphBuilder):
         self.builder = builder

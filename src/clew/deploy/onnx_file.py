@@ -205,12 +205,7 @@ _OPERATIONS = {*_SAME.values(), *_REDUCTIONS.values()} | set(
 
 
 def onnx_file(traced: Traced, policy: str) -> bytes:
-    """`policy.onnx`.
-
-    Args:
-        traced: the policy's graph.
-        policy: its name in the manifest.
-    """
+    """`policy.onnx` of a policy, which the manifest calls by this name."""
     writer, graph = _Writer(), traced.graph
     helper = writer.onnx.helper
     for node in graph.nodes:
@@ -293,12 +288,7 @@ def _described(onnx: Any, value: Any) -> tuple[str, list[int]]:
 
 
 class OnnxModel:
-    """`policy.onnx` in ONNX Runtime, called as `runner.Model` is.
-
-    Args:
-        data: the file.
-        model: of the same export.
-    """
+    """`policy.onnx` in ONNX Runtime, called as the `runner.Model` of the same export is."""
 
     def __init__(self, data: bytes, model: runner.Model):
         import onnxruntime  # pyright: ignore # optional: onnxruntime

@@ -80,13 +80,7 @@ def trained_wrappers(adapter: PolicyAdapter) -> TrainedWrappers:
 
 
 class PolicyStep:
-    """An agent with its wrappers as a pure function, without a batch.
-
-    Args:
-        agent: the network.
-        adapter: what stands between it and its environment.
-        value: whether the value is an output.
-    """
+    """An agent with its wrappers as a pure function, without a batch; `value` may be an output."""
 
     def __init__(self, agent: Agent, adapter: PolicyAdapter, *, value: bool = False):
         self.params, self._static = eqx.partition(agent, eqx.is_array)

@@ -351,12 +351,7 @@ def _written(
 ) -> Value:
     """x with a window of it joined to other numbers; a window that goes beyond x is left out.
 
-    Args:
-        low: the lowering.
-        x: whole.
-        window: of x's rank.
-        placed: axes, and where the window begins on each; on all others it is as long as x.
-        join: of the old numbers and the window's.
+    `placed` has axes, and where the window begins on each; on all others it is as long as x.
     """
     inside: Value = low.constant(np.array(True))
     for axis, start in placed:
@@ -493,11 +488,7 @@ def _filled(low: "Lowering", equation: Any, found: Value, x: Value, indices: Val
 def _windows(low: "Lowering", x: Value, axes: Sequence[int], window: Any) -> list[Value]:
     """The numbers at every place of a window that moves over some axes; x is padded already.
 
-    Args:
-        low: the lowering.
-        x: whole.
-        axes: over which the window moves.
-        window: for each of them its length, its step, and how far apart its places are.
+    `window` has for each axis its length, its step, and how far apart its places are.
     """
     found = []
     for place in itertools.product(*(range(size) for size, _, _ in window)):

@@ -58,20 +58,14 @@ class Inspection:
     """What the memory itself reports of the first episode, see `AbstractMemory.maps`."""
 
     def lags(self, way: str, measure: str) -> Float[np.ndarray, "episodes lags"]:
-        """Influence on each episode's decision by lag.
+        """Influence on each episode's decision by lag, by "gradient" or "occlusion".
 
-        Args:
-            way: "gradient" or "occlusion".
-            measure: one of `MEASURES`.
+        `measure` is one of `MEASURES`.
         """
         return by_lag(getattr(getattr(self, way), measure), self.decisions)
 
     def first_share(self, way: str) -> float:
-        """The first observation's share of the influence on the policy, mean over episodes.
-
-        Args:
-            way: "gradient" or "occlusion".
-        """
+        """The first observation's share of the influence on the policy, mean over episodes."""
         parts = shares(self.lags(way, "policy"))
         first = parts[np.arange(len(parts)), self.decisions]
         known = first[np.isfinite(first)]

@@ -28,12 +28,7 @@ class MapSummary(NamedTuple):
 def summarise_maps(
     agent: Agent, observations: Float[np.ndarray, "time n"]
 ) -> dict[str, MapSummary]:
-    """The maps of the agent's memory for an episode; empty if it offers none.
-
-    Args:
-        agent: the network.
-        observations: of the whole episode.
-    """
+    """The maps of the agent's memory for a whole episode; empty if it offers none."""
     arrays, static = eqx.partition(agent, eqx.is_array)
     found = jax.device_get(jax.jit(partial(_summarise, static))(arrays, jnp.asarray(observations)))
     return {name: MapSummary(kind.kind, *values) for name, (kind, *values) in found.items()}

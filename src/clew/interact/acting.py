@@ -139,11 +139,8 @@ def step(
 ) -> list[GymnasiumStep]:
     """Sends actions to hosted environments and waits for all of them.
 
-    Args:
-        streams: stepped at the same time where they have processes.
-        distribution: of the actions.
-        actions: for every stream, as the distribution keeps them.
-        timeout: seconds, after which an environment counts as hung.
+    Those of all streams are stepped at the same time where they have processes. Actions are as the
+    distribution keeps them; after `timeout` seconds an environment counts as hung.
 
     Raises:
         EnvironmentFault: an environment failed.

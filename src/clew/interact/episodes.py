@@ -248,14 +248,9 @@ def recording_of(
     action_names: Sequence[str] = (),
     **shown: Any,
 ) -> Recording:
-    """The recording of an episode of which `FILMED` was kept.
+    """The recording of an episode of which `FILMED` was kept, with pictures and what else there is.
 
-    Args:
-        played: the episode.
-        agent: that played it.
-        adapter: between the environment and it.
-        action_names: of the task, if they have any.
-        shown: pictures, texts, the task's own rewards, if there are any.
+    Actions are called as the task does, or as the environment counts them.
     """
     fields = {field: played.steps[name] for name, field in FILMED.items()}
     if fields["probabilities"] is None:
@@ -298,11 +293,8 @@ class FlattenedEncoder(eqx.Module):
 def reads_one_axis(agent: Agent, observation: Any) -> Agent:
     """The agent with observations in one axis, and without its action mask.
 
-    Its logits are those of all actions, of which a mask would allow some.
-
-    Args:
-        agent: the network.
-        observation: one, of which only the shapes count.
+    Its logits are those of all actions, of which a mask would allow some. Of the observation only
+    the shapes count.
     """
     leaves, structure = jax.tree.flatten(observation)
     shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)

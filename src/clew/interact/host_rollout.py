@@ -206,15 +206,8 @@ def rollout_template(
     num_envs: int,
     learner: Learner,
 ) -> HostRollout:
-    """Shapes and types of a rollout of one seed; nothing is computed.
-
-    Args:
-        agent: the network; its arrays may be shapes.
-        observation_space: what the environments show.
-        metric_names: what is measured of every episode.
-        num_envs: how many environments.
-        learner: says what to gather.
-    """
+    """Shapes and types of a rollout of one seed; nothing is computed, and the agent's arrays may be
+    shapes."""
     length = learner.config.rollout_length
     sequences = length // (learner.gathering.sequence_length or length)
     params, static = eqx.partition(agent, _is_shaped)

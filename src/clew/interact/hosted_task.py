@@ -295,12 +295,7 @@ class HostPlayer:
     def steps(
         self, now: GymnasiumStep, key: PRNGKeyArray
     ) -> Iterator[tuple[GymnasiumStep, dict[str, Any]]]:
-        """Acts without end: what each step leads to, and what is kept of it, [B] first.
-
-        Args:
-            now: what the environments show; memories are empty.
-            key: of the actions.
-        """
+        """Acts without end from an empty memory: what each step leads to and what is kept of it."""
         memory = empty_memories(self._agent, self._stream.num_envs)
         for time in itertools.count():
             seen = now.observation

@@ -118,16 +118,7 @@ def gather(
     stream: AutoReset,
     learner: Learner,
 ) -> Experience:
-    """Acts for a rollout, in the sequences that the learner reads.
-
-    Args:
-        agent: the network.
-        actor: where acting stands.
-        key: of the rollout's random numbers.
-        first_step: how often each environment was stepped before, in the whole run.
-        stream: the task.
-        learner: says what to gather.
-    """
+    """Acts for a rollout, in the sequences that the learner reads; see `rollout`."""
     wanted, steps = learner.gathering, learner.config.rollout_length
     length = wanted.sequence_length or steps
     one = partial(rollout, agent, stream, length=length, behaviour=wanted.behaviour)
@@ -235,11 +226,7 @@ def precompute(
 ) -> Precomputed:
     """What every environment shows until its episode has ended, and then.
 
-    Args:
-        env: the task.
-        state: of every environment.
-        timestep: what each shows now.
-        keys: of every step, as `AutoReset.step` takes them.
+    `keys` are those of every step, as `AutoReset.step` takes them.
     """
     axes = Precomputed(1, 1, 1, 1, 1, 0)  # pyright: ignore[reportArgumentType]
     one = jax.vmap(partial(_precompute, env), in_axes=(0, 0, 0, 1), out_axes=axes)
@@ -281,16 +268,7 @@ def apply_actions(
     noise: Array,
     distribution: Distribution,
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
-    """Samples the actions and computes what they earn.
-
-    Args:
-        env: the task.
-        before: where acting stood before the rollout.
-        precomputed: what the rollout shows.
-        logits: what the policy says of it.
-        values: what is expected.
-        noise: of the actions, see `rollout`.
-        distribution: of the actions.
+    """Samples the actions and computes what they earn; noise is that of `rollout`.
 
     Returns:
         What `rollout` does, but for the memory, which is still that of `before`.

@@ -135,13 +135,8 @@ class Task(Protocol):
     def check_same_observations(self, other: "Task", name: str, other_name: str) -> None:
         """Refuses another task whose observations an agent of this one cannot read.
 
-        Args:
-            other: the task.
-            name: what the error calls this task.
-            other_name: what it calls the other.
-
         Raises:
-            UserError: naming what each of them shows.
+            UserError: naming both as given, and what each of them shows.
         """
         ...
 
@@ -176,13 +171,7 @@ class Task(Protocol):
         ...
 
     def rollout_template(self, agent: Agent, actor: Any, learner: Learner) -> Rollout:
-        """Shapes and types of a rollout as `learner` wants it; nothing is computed.
-
-        Args:
-            agent: the network.
-            actor: where acting stands.
-            learner: says what to gather.
-        """
+        """Shapes and types of a rollout as `learner` wants it; nothing is computed."""
         ...
 
     def require_finite(self, actor: Any, returns: Any) -> None:

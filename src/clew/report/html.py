@@ -13,14 +13,7 @@ LONG = 16
 
 
 def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> str:
-    """The whole page.
-
-    Args:
-        title: of the page.
-        blocks: its content, in order.
-        styles: of the models, for legends.
-        made_by: the line at its foot.
-    """
+    """The whole page, with the line `made_by` at its foot; styles are those of legends."""
     style, script = (
         (resources.files("clew.report") / name).read_text(encoding="utf-8")
         for name in ("page.css", "page.js")

@@ -97,11 +97,7 @@ class FilmPanel(Protocol):
 
 
 class Scale:
-    """The range of a panel that shows numbers as lines.
-
-    Args:
-        numbers: all that have to fit.
-    """
+    """The range of a panel that shows numbers as lines, into which all of them fit."""
 
     def __init__(self, numbers: np.ndarray):
         known = numbers[np.isfinite(numbers)] if np.isfinite(numbers).any() else np.zeros(1)

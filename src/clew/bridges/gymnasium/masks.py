@@ -25,14 +25,10 @@ from clew.errors import UserError
 
 @dataclass(frozen=True)
 class ActionMasks:
-    """Where an environment's action masks are, and what they must be.
-
-    Args:
-        source: "info", or the name of an entry of the observation.
-        space: of that space of actions.
-    """
+    """Where an environment's action masks are, and what they must be."""
 
     source: str
+    """ "info", or the name of an entry of the observation."""
     space: ActionMask
     sizes: tuple[int, ...]
     """Actions of every choice."""
@@ -92,11 +88,7 @@ class ActionMasks:
     ) -> bool:
         """Whether a single environment's mask allows an action; not where it is none.
 
-        Args:
-            adapter: of the environment's observations.
-            start: where its own numbers of actions begin; None for 0.
-            action: the environment's own.
-            observation: the environment's own, with its `info`.
+        All but `adapter` is as the environment has it: `start` is its first action, None for 0.
         """
         try:
             entries: Any = {} if self.in_info else adapter(observation)
@@ -109,12 +101,8 @@ class ActionMasks:
     def of_infos(self, infos: Any, count: int, ended: Array) -> Array:
         """The masks [B, n] in what a vector environment gives as `info`.
 
-        A dict of batches, in which "_action_mask" says whose are there, or a list of dicts.
-
-        Args:
-            infos: the vector environment's.
-            count: B.
-            ended: which environments show the end of an episode, and need no mask.
+        A dict of batches, in which "_action_mask" says whose are there, or a list of dicts. Who
+        has `ended` an episode needs no mask.
 
         Raises:
             AnswerError: one is missing or of another size.

@@ -158,14 +158,10 @@ def flag(name: str, value: Any) -> bool:
 
 
 def mask_of_info(info: Any, size: int, ended: bool) -> Array:
-    """The action mask in an environment's `info`, uint8 or as it is [n].
+    """The action mask in an environment's `info`, uint8 [size].
 
     A MultiDiscrete's may be a tuple of one mask for each choice, as `MultiDiscrete.sample` takes.
-
-    Args:
-        info: the environment's.
-        size: n.
-        ended: whether the episode has ended; without a mask everything is then allowed.
+    Where the episode has ended and there is none, everything is allowed.
 
     Raises:
         AnswerError: there is none, or one of another shape or type.

@@ -420,12 +420,7 @@ def metric_names_of(wrappers: WrapperConfig) -> tuple[str, ...]:
 
 
 class TrialStatistics:
-    """Returns by the place of the episode in the running trials of B environments.
-
-    Args:
-        num_envs: B.
-        episodes: of a trial.
-    """
+    """Returns by the place of the episode in the running trials of B environments."""
 
     def __init__(self, num_envs: int, episodes: int):
         groups = episode_groups(episodes)
@@ -479,14 +474,9 @@ class EpisodeStatistics:
         same_step: bool,
         goes_on: Array | None = None,
     ) -> StepOutcome:
-        """Counts a step.
+        """Counts a step; with `same_step` one that ends an episode opens the next one.
 
-        Args:
-            rewards: [B], of this step.
-            terminated: [B], whether the episode ended in the task itself.
-            truncated: [B], whether it was cut off, as by a limit of time.
-            same_step: the step that ends an episode opens the next one.
-            goes_on: [B], which steps ended an episode of a trial; None for none of them.
+        `goes_on` says which steps ended an episode of a trial; None for none of them.
         """
         counted = ~self.last
         rewards = rewards * counted

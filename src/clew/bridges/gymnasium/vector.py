@@ -109,7 +109,6 @@ class OtherVector(VectorSource):
     """A vector environment that others have made, with its errors as `EnvironmentFault`.
 
     Args:
-        vector: the vector environment.
         name: what errors call it.
         wrappers: of the stream.
         lengths: steps [B] of the running episodes, for errors.
@@ -294,15 +293,9 @@ def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
 def require_none(
     name: str, field: str, expected: str, wrong: Array, values: Array, lengths: Array
 ) -> None:
-    """Raises `EnvironmentFault` for the first environment with a wrong value.
+    """Raises `EnvironmentFault` for the first environment with a wrong one of its values [B, ...].
 
-    Args:
-        name: of the environment.
-        field: what of its answer the values are.
-        expected: what they should have been; empty if nothing needs to be said.
-        wrong: [B, ...], which values.
-        values: [B, ...].
-        lengths: [B], steps of the running episodes.
+    `lengths` [B] are the steps of the running episodes; `expected` may be empty.
     """
     rows = wrong.reshape(len(wrong), -1)
     if not rows.any():
