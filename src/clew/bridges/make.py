@@ -75,22 +75,23 @@ def env_options(name: str) -> dict[str, Any]:
 
 def unknown_environment(name: str) -> UserError:
     """The error for a name that is none of `ENVS`, with the environment that is meant."""
-    if own := _of_popgym(name):
-        return UserError(f"unknown environment {name!r}; did you mean {own}?")
-    plain = name.removeprefix("gym:")
-    written = max((i for i in gymnasium.registry if _alike(i, plain)), key=_version, default=plain)
-    if written in gymnasium.registry or any(name.startswith(begin) for begin in REGISTERED_BY):
-        return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + written!r}?")
-    near = difflib.get_close_matches(plain, gymnasium.registry, n=1, cutoff=0.8)
-    if near and not difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5):
-        return UserError(f"unknown environment {name!r}; did you mean {GYMNASIUM + near[0]!r}?")
+    meant = _of_popgym(name) or _of_gymnasium(name)
+    if meant is not None:
+        return UserError(f"unknown environment {name!r}; did you mean {meant}?")
     return unknown_or_own("environment", name, ENVS)
 
 
-def _alike(registered: str, name: str) -> bool:
-    """Whether a registered name is this one in other letters, or without its version."""
-    registered = registered.lower()
-    return name.lower() in (registered, registered.rpartition("-v")[0])
+def _of_gymnasium(name: str) -> str | None:
+    """What Gymnasium calls so, in other letters or without a version, or nearly so."""
+    plain, known = name.removeprefix("gym:"), {i: i.lower() for i in gymnasium.registry}
+    alike = [i for i, low in known.items() if plain.lower() in (low, low.rpartition("-v")[0])]
+    if alike:
+        return repr(GYMNASIUM + max(alike, key=lambda i: parse_env_id(i)[2] or 0))
+    if any(name.startswith(begin) for begin in REGISTERED_BY):
+        return repr(GYMNASIUM + plain)
+    near = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)
+    ours = difflib.get_close_matches(name, ENVS, n=1, cutoff=0.5)
+    return repr(GYMNASIUM + near[0]) if near and not ours else None
 
 
 def _of_popgym(name: str) -> str | None:
@@ -103,10 +104,6 @@ def _of_popgym(name: str) -> str | None:
         if rest in DIFFICULTIES:
             return f"{task!r} with difficulty={rest}"
     return None
-
-
-def _version(registered: str) -> int:
-    return parse_env_id(registered)[2] or 0
 
 
 def jax_task(name: str) -> type[Environment] | None:
