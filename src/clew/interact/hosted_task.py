@@ -144,7 +144,7 @@ class HostedTask(Task):
         return jax.eval_shape(Rollout.cut, *template[:3])
 
     def statistics(self) -> dict[str, Any]:
-        seen = self.environment.unmasked(self.wrappers)
+        seen = self.adapter().unmasked
         return VectorWrappers(self.wrappers, seen, self.action_space, 1).state()
 
     def evaluator(

@@ -85,11 +85,6 @@ class GymnasiumTask:
         """
         return ActionMasks.of(wrappers, self.action_space)
 
-    def unmasked(self, wrappers: WrapperConfig) -> Any:
-        """What it observes beside its action mask, before any wrapper."""
-        masks = self.masks(wrappers)
-        return self.observation_space if masks is None else masks.rest(self.observation_space)
-
     def open(
         self,
         num_envs: int,
