@@ -45,8 +45,6 @@ EVERY_END = ("terminated",)
 NOT_METRICS = ("discount", "terminated", "truncated", "return", "length")
 """What `info` may hold that is said elsewhere, by the transition or by the stream."""
 
-_Flags = Callable[[Any, Any], Any]
-
 
 @dataclass(frozen=True, eq=False)
 class GymnaxSpec:
@@ -59,7 +57,7 @@ class GymnaxSpec:
     actions: ActionAdapter
     state: Any
     """The state's tree with the type of each leaf, `KEY` for a random key's."""
-    truncated: _Flags | None
+    truncated: Callable[[Any, Any], Any] | None
     """Says of state and params whether time is up; None if nothing cuts episodes off."""
     metric_names: tuple[str, ...]
     action_mask: Callable[[Any], Any] | None
@@ -199,13 +197,11 @@ def typed(types: Any, state: Any) -> Any:
 
     gymnax's environments open with plain numbers, such as a time of 0, and go on with arrays.
     """
-    leaves, tree = jax.tree.flatten(state)
-    wanted = jax.tree.leaves(types)
-    cast = [
-        leaf if dtype is KEY else jax.lax.convert_element_type(leaf, dtype)
-        for leaf, dtype in zip(leaves, wanted, strict=True)
-    ]
-    return jax.tree.unflatten(tree, cast)
+
+    def one(dtype: Any, leaf: Any) -> Any:
+        return leaf if dtype is KEY else jax.lax.convert_element_type(leaf, dtype)
+
+    return jax.tree.map(one, types, state)
 
 
 def scalar(value: Any, dtype: Any) -> Array:

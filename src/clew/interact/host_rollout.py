@@ -210,11 +210,9 @@ def rollout_template(
     shapes."""
     length = learner.config.rollout_length
     sequences = length // (learner.gathering.sequence_length or length)
-    params, static = eqx.partition(agent, _is_shaped)
     observation = _observations(observation_space, (length + 1, num_envs))
 
-    def one(params: PyTree[Array]) -> tuple[State, Array]:
-        agent = eqx.combine(params, static)
+    def one(agent: Agent) -> tuple[State, Array]:
         noise = agent.distribution.noise(jax.random.key(0), (num_envs,))
         memory = empty_memories(agent, num_envs)
         seen = jax.tree.map(
@@ -224,17 +222,13 @@ def rollout_template(
         return memory, agent.distribution.sample(outputs.logits, noise)
 
     shape = jax.ShapeDtypeStruct
-    memory, action = jax.eval_shape(one, params)
+    memory, action = eqx.filter_eval_shape(one, agent)
     flags = shape((length + 1, num_envs), np.bool_)
     number = shape((length, num_envs), np.float32)
     actions = shape((length, *action.shape), action.dtype)
     shapes: Any = (observation, flags, flags, actions, number, number, number, number)
     sums: Any = {name: shape((), np.float32) for name in ("episodes", *metric_names)}
     return HostRollout(Trajectory(*shapes, state0=()), (memory,) * sequences, memory, sums)
-
-
-def _is_shaped(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _observations(space: Any, before: tuple[int, ...]) -> PyTree:

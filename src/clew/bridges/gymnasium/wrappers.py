@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 from gymnasium import spaces
 
@@ -198,10 +199,11 @@ class VectorWrappers:
         Raises:
             UserError: it is of other wrappers or other observations.
         """
-        if _shapes(state) != _shapes(self.state()):
+        found, expected = (jax.tree.map(np.shape, tree) for tree in (state, self.state()))
+        if found != expected:
             raise UserError(
-                f"the wrappers' state has {_shapes(state)}, expected {_shapes(self.state())}: it "
-                "was kept with other wrappers or of another environment"
+                f"the wrappers' state has {found}, expected {expected}: it was kept with other "
+                "wrappers or of another environment"
             )
         for name, part in state.get("observation", {}).items():
             mean, m2 = (np.array(part[key], np.float64) for key in ("mean", "m2"))
@@ -248,9 +250,3 @@ def _blanked(observations: Arrays, blank: Array) -> Arrays:
         named[name] = array.copy()
         named[name][blank] = 0
     return named if isinstance(observations, dict) else named[BARE]
-
-
-def _shapes(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {name: _shapes(inner) for name, inner in sorted(tree.items())}
-    return np.shape(tree)
