@@ -108,10 +108,7 @@ def factory(place: str) -> Factory:
     known = package.registered_environments()
     if place not in known:
         raise unknown_name("jumanji environment", place, known)
-
-    def build(**options: Any) -> Jumanji:
-        return Jumanji(package.make(place, **options), f"jumanji:{place}")
-
     specs = import_package("jumanji", "jumanji.registration")
     entry = specs._REGISTRY[place]  # there is no public way to a class
-    return build, keywords_of(plain_options(specs.load(entry.entry_point)) | entry.kwargs)
+    keywords = keywords_of(plain_options(specs.load(entry.entry_point)) | entry.kwargs)
+    return lambda **options: Jumanji(package.make(place, **options), f"jumanji:{place}"), keywords

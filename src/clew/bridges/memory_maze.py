@@ -266,17 +266,15 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
 def quiet() -> Iterator[None]:
     """Takes one warning out of the log: that of every reset, that a ball is no free body."""
     logger = logging.getLogger("absl")
-    noise = _NoNoise()
-    logger.addFilter(noise)
+
+    def is_of_interest(record: logging.LogRecord) -> bool:
+        return record.msg != NOISE
+
+    logger.addFilter(is_of_interest)
     try:
         yield
     finally:
-        logger.removeFilter(noise)
-
-
-class _NoNoise(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.msg != NOISE
+        logger.removeFilter(is_of_interest)
 
 
 def _copy(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:

@@ -1,7 +1,6 @@
 """XLand-MiniGrid's environments behind gymnax's interface: "xminigrid:MiniGrid-MemoryS8"."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,4 @@ def factory(place: str) -> Factory:
     _, settings = package.make(place)
     names = [f.name for f in dataclasses.fields(settings) if f.name not in HIDDEN]
     defaults = {name: getattr(settings, name) for name in names}
-    return functools.partial(_build, package, place), keywords_of(defaults)
-
-
-def _build(package: Any, place: str, **options: Any) -> XMiniGrid:
-    return XMiniGrid(*package.make(place, **options))
+    return lambda **options: XMiniGrid(*package.make(place, **options)), keywords_of(defaults)

@@ -152,10 +152,11 @@ class Lowering:
 
     def _implementation(self, equation: Any, values: list[Value]) -> Any:
         """A primitive of somebody's own by what its implementation does."""
-        primitive, shapes = equation.primitive, [v.aval for v in equation.invars]
+        primitive, avals = equation.primitive, [v.aval for v in equation.invars]
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
         try:
             implementation = partial(primitive.impl, **equation.params)
-            closed = jax.make_jaxpr(implementation)(*(_struct(aval) for aval in shapes))
+            closed = jax.make_jaxpr(implementation)(*shapes)
         except Exception as error:  # whatever it does, it cannot be traced
             raise self.unknown(equation) from error
         if primitive.name in _primitives(closed.jaxpr):
@@ -191,10 +192,6 @@ def lower(function: Callable, arguments: Any, values: Any, builder: GraphBuilder
 
 TYPES = (*runner.TYPES.values(), *pairs.TYPES)
 HALF = ("bfloat16", "float16")
-
-
-def _struct(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
 def _require_type(aval: Any, what: str) -> None:

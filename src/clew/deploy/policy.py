@@ -163,9 +163,11 @@ class PolicyStep:
         """
         builder, entries = GraphBuilder(), self.inputs()
         low = Lowering(builder)
-        given = {e["name"]: _ref(e["name"], tuple(e["shape"]), e["dtype"]) for e in entries}
+        given = {
+            e["name"]: Ref(e["name"], tuple(e["shape"]), np.dtype(e["dtype"])) for e in entries
+        }
         initial = self.leaves(self.state)
-        states = {n: _ref(f"state/{n}", leaf.shape, leaf.dtype) for n, leaf in initial.items()}
+        states = {n: Ref(f"state/{n}", leaf.shape, leaf.dtype) for n, leaf in initial.items()}
         for name in (*given, *states):
             if len(name) > _LONGEST_NAME or any(
                 c == "\0" or "\ud800" <= c <= "\udfff" for c in name
@@ -289,10 +291,6 @@ def _observation_entry(leaf: Leaf) -> dict[str, Any]:
     first = np.zeros_like(counts) + leaf.space.start + (0 if leaf.offset is None else leaf.offset)
     ends = [end.reshape(leaf.raw_shape).tolist() for end in (first, first + counts - 1)]
     return entry | {"categories": ends}
-
-
-def _ref(name: str, shape: tuple[int, ...], dtype: Any) -> Ref:
-    return Ref(name, shape, np.dtype(dtype))
 
 
 def _adapted(leaf: Leaf, x: Array) -> Array:

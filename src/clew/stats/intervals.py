@@ -172,10 +172,10 @@ def stratified_interval(
     require_at_least("resamples", resamples, 1)
     tail = (1 - require_confidence(confidence)) / 2
     rng = generator(seed)
-    found = [
-        _aggregated(aggregate, resampled_scores(data, count, rng))
-        for count in blocks(resamples, data.size)
-    ]
+    found = []
+    for count in blocks(resamples, data.size):
+        picks = rng.integers(0, len(data), (count, *data.shape))
+        found.append(_aggregated(aggregate, np.take_along_axis(data[None], picks, axis=1)))
     low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
     return Interval(float(_aggregated(aggregate, data[None])[0]), float(low), float(high))
 
@@ -195,14 +195,6 @@ def blocks(resamples: int, numbers: int) -> Iterator[int]:
     most = max(1, BLOCK // numbers)
     for first in range(0, resamples, most):
         yield min(most, resamples - first)
-
-
-def resampled_scores(
-    scores: Float[np.ndarray, "seeds tasks"], count: int, rng: np.random.Generator
-) -> Float[np.ndarray, "count seeds tasks"]:
-    """Resamples the seeds of every task with replacement, each task separately."""
-    picks = rng.integers(0, scores.shape[0], (count, *scores.shape))
-    return np.take_along_axis(scores[None], picks, axis=1)
 
 
 def resampled_counts(
