@@ -110,12 +110,8 @@ def occlusion_influence(
     The actions are not played again: it is the same episode with one observation swapped.
 
     Args:
-        agent: the network.
-        observations: of one chunk.
-        starts: which of them open an episode.
-        actions: those chosen.
-        at: the steps of the decisions; the row of a negative one means nothing.
-        reference: what stands for an observation; zeros, or the episode's mean.
+        reference: what stands for an observation; zeros, or the episode's mean. The others are
+            those of `gradient_influence`; the row of a negative step means nothing.
 
     Returns:
         Influences [decisions, time]; zero for s > t, and for s before the episode of t.
@@ -149,32 +145,24 @@ def episode_influence(
 ) -> tuple[Influence, Influence]:
     """Gradient and occlusion influence in whole episodes, each from its beginning.
 
-    Args:
-        agent: the network.
-        observations: of every episode, filled up at its end.
-        actions: those chosen.
-        at: the steps of the decisions of each episode; negative ones are left out.
-        references: what stands for an observation, for every episode.
+    Observations are filled up at an episode's end; the others are as for `gradient_influence` and
+    `occlusion_influence`, for every episode.
 
     Returns:
         Influences [episodes, decisions, time] by gradients, and by occlusion.
     """
-    arrays, static = eqx.partition(agent, eqx.is_array)
-    starts = np.arange(observations.shape[1]) == 0
+    starts = jnp.arange(observations.shape[1]) == 0
 
-    @jax.jit
-    def run(arrays: Any, episodes: tuple) -> tuple[Influence, Influence]:
-        whole = eqx.combine(arrays, static)
-
+    @eqx.filter_jit
+    def run(agent: Agent, episodes: tuple) -> tuple[Influence, Influence]:
         def one(inputs: tuple) -> tuple[Influence, Influence]:
-            xs, chosen, steps, reference = inputs
-            gradient = gradient_influence(whole, xs, jnp.asarray(starts), chosen, steps)
-            return gradient, occlusion_influence(
-                whole, xs, jnp.asarray(starts), chosen, steps, reference
-            )
+            *given, reference = inputs
+            xs, chosen, steps = given
+            episode = agent, xs, starts, chosen, steps
+            return gradient_influence(*episode), occlusion_influence(*episode, reference)
 
         # One episode after another: what a batch would save, its memory would cost.
         return jax.lax.map(one, episodes)
 
     given = (observations, actions, at.astype(np.int32), references)
-    return jax.device_get(run(arrays, jax.tree.map(jnp.asarray, given)))
+    return jax.device_get(run(agent, jax.tree.map(jnp.asarray, given)))

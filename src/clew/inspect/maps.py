@@ -1,7 +1,6 @@
 """The maps that a memory offers (`AbstractMemory.maps`), for one episode, ready to be drawn."""
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,9 +17,9 @@ class MapSummary(NamedTuple):
 
     kind: str
     """As in `MemoryMap`: "attention", "keep" or "gate"."""
-    mean: Float[np.ndarray, " time"]
+    mean: Float[Array | np.ndarray, " time"]
     """Over units, at every step; of an attention the mean lag that it reaches back to, in steps."""
-    pairs: Float[np.ndarray, "time time"] | None
+    pairs: Float[Array | np.ndarray, "time time"] | None
     """Step x past step: an attention's mean over heads, or what is left at t of what was held at
     s, the mean over units (`left`); None for a gate."""
 
@@ -29,17 +28,11 @@ def summarise_maps(
     agent: Agent, observations: Float[np.ndarray, "time n"]
 ) -> dict[str, MapSummary]:
     """The maps of the agent's memory for a whole episode; empty if it offers none."""
-    arrays, static = eqx.partition(agent, eqx.is_array)
-    found = jax.device_get(jax.jit(partial(_summarise, static))(arrays, jnp.asarray(observations)))
-    return {name: MapSummary(kind.kind, *values) for name, (kind, *values) in found.items()}
+    return jax.device_get(_summarise(agent, jnp.asarray(observations)))
 
 
-class _Kind(eqx.Module):
-    kind: str = eqx.field(static=True)
-
-
-def _summarise(static: Agent, arrays: Any, xs: Float[Array, "time n"]) -> dict[str, tuple]:
-    agent = eqx.combine(arrays, static)
+@eqx.filter_jit
+def _summarise(agent: Agent, xs: Float[Array, "time n"]) -> dict[str, MapSummary]:
     times = jnp.arange(len(xs), dtype=jnp.float32)
     lags = times[:, None] - times[None, :]
     found = {}
@@ -51,5 +44,5 @@ def _summarise(static: Agent, arrays: Any, xs: Float[Array, "time n"]) -> dict[s
         else:
             mean = jnp.mean(values, axis=1)
             pairs = left(values) if found_map.kind == "keep" else None
-        found[name] = (_Kind(found_map.kind), mean, pairs)
+        found[name] = MapSummary(found_map.kind, mean, pairs)
     return found

@@ -1,7 +1,6 @@
 """Linear probes: what can be read from the state and the output of a memory, step by step."""
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -58,29 +57,22 @@ def read_episodes(agent: Agent, observations: Float[np.ndarray, "episodes time n
     with a random sign that is the same for all states. Inner products, all that a linear probe
     needs, keep their expected value, as in Charikar et al. (2002).
 
-    Args:
-        agent: the network.
-        observations: of every episode, filled up at its end.
+    Observations are filled up at an episode's end.
     """
-    arrays, static = eqx.partition(agent, eqx.is_array)
-    run = jax.jit(partial(_read, static))
     parts = []
     for first in range(0, len(observations), TOGETHER):
         batch = observations[first : first + TOGETHER]
         full = np.pad(batch, [(0, TOGETHER - len(batch)), (0, 0), (0, 0)])
         # A whole batch every time, so that there is one program.
-        states, outputs = jax.device_get(run(arrays, jnp.asarray(full)))
+        states, outputs = jax.device_get(_read(agent, jnp.asarray(full)))
         parts.append((states[: len(batch)], outputs[: len(batch)]))
     size = count_floats(jax.eval_shape(agent.init_state))
     states, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Readings(states, outputs, size)
 
 
-def _read(
-    static: Agent, arrays: Any, observations: Float[Array, "episodes time n"]
-) -> tuple[Array, Array]:
-    agent = eqx.combine(arrays, static)
-
+@eqx.filter_jit
+def _read(agent: Agent, observations: Float[Array, "episodes time n"]) -> tuple[Array, Array]:
     def one(xs: Float[Array, "time n"]) -> tuple[Array, Array]:
         def step(state: State, inputs: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
             state, y = agent.memory.step(state, agent.encoder(inputs[0]), inputs[1])

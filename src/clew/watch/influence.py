@@ -1,11 +1,9 @@
 """What each decision of an episode rests on, for a recording."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
@@ -46,17 +44,14 @@ def influences(
         UserError: for an unknown way.
     """
     require_choice("influence", way, WAYS)
-    arrays, static = eqx.partition(agent, eqx.is_array)
-    compiled = jax.jit(partial(_influence, static, way))
 
     def shares(recording: Recording, at: Int[np.ndarray, " some"]) -> np.ndarray:
-        time = recording.length
+        time, seen = recording.length, recording.observations
         room = -(-time // ROUNDED) * ROUNDED
-        observations = _filled(recording.observations, room)
+        filled = np.pad(seen, [(0, room - time)] + [(0, 0)] * (seen.ndim - 1))
         wanted = np.full(room, -1, np.int32)
         wanted[: len(at)] = at
-        found = compiled(arrays, observations, wanted)
-        rows = np.asarray(found)[: len(at), :time].astype(float)
+        rows = np.asarray(_influence(agent, way, filled, wanted))[: len(at), :time].astype(float)
         found = np.zeros((time, time))
         found[at] = np.nan_to_num(lengths.shares(rows))
         return found
@@ -64,12 +59,8 @@ def influences(
     return shares
 
 
-def _filled(values: np.ndarray, length: int) -> np.ndarray:
-    return np.pad(values, [(0, length - len(values))] + [(0, 0)] * (values.ndim - 1))
-
-
-def _influence(static: Agent, way: str, arrays: Any, observations: Any, at: Any) -> Any:
-    agent = eqx.combine(arrays, static)
+@eqx.filter_jit
+def _influence(agent: Agent, way: str, observations: Any, at: Any) -> Any:
     # The influence on the policy asks for no action.
     kept = agent.distribution
     actions = jnp.zeros((len(observations), *kept.action_shape), kept.action_dtype)
