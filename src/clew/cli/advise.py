@@ -87,12 +87,7 @@ def main(args: list[str]) -> int:
 
 
 class Task:
-    """A task as somebody wants to train on it, looked at once.
-
-    Args:
-        command: what was asked.
-        words: those that named the task.
-    """
+    """A task as somebody wants to train on it, looked at once; `words` are those that named it."""
 
     def __init__(self, command: AdviseCommand, words: list[str]):
         wrappers, self._words = command.wrappers, words
@@ -143,12 +138,7 @@ class Task:
         return facts
 
     def show(self, needs: list[Need], *, asked: bool) -> None:
-        """Prints what is known of it, and how to find out more.
-
-        Args:
-            needs: what has to be remembered there.
-            asked: whether that was said with the question.
-        """
+        """Prints what is known of it, and how to find out more; `asked` if needs were given."""
         config = self._config
         print_table("", ["task", config.env], self._rows())
         print()
@@ -261,7 +251,6 @@ class Task:
         """The command that compares memories, and none.
 
         Args:
-            memories: by name.
             options: of `clew train`, each with its value; those that `task` has are left out.
             task: options that name the task; it is this one by default.
         """

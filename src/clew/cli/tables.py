@@ -27,13 +27,9 @@ def print_json(value: Any) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
 ) -> None:
-    """Prints a table; columns after the first are numbers if all their entries are.
+    """Prints a table with a note below it; columns after the first are numbers if all entries are.
 
-    Args:
-        title: above the table, may be empty.
-        columns: their headings.
-        rows: entries, already formatted.
-        note: below the table.
+    Entries are formatted already, and the title may be empty.
     """
     table = RichTable(
         title=printable(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
@@ -71,13 +67,7 @@ def out() -> Console:
 
 
 def show(document: "Measured", *, as_json: bool, note: str = "") -> None:
-    """Prints measurements: their numbers as JSON, or their tables and sentences.
-
-    Args:
-        document: what was measured.
-        as_json: print JSON alone.
-        note: a line below the tables.
-    """
+    """Prints measurements: their numbers as JSON, or their tables and sentences, and a note."""
     if as_json:
         print_json(document.data)
         return

@@ -103,13 +103,9 @@ def act(
     """What an agent makes of observations of a hosted task; for use within a compiled function.
 
     Args:
-        static: the agent without its arrays.
+        static: the agent without its arrays, which are `params`.
         greedy: take the most probable action, instead of sampling from the policy.
         keep: names; what `Choice.named` has of them is returned.
-        params: the agent's arrays.
-        memory: before the observations.
-        observation: of every environment.
-        start: which of them open an episode.
         key: of the samples, the same at every step.
         time: which step this is.
         behave: see `act_and_step`.

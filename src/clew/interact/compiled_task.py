@@ -278,12 +278,9 @@ def play_to_end(
     """Plays every environment's episode to its end, within a compiled program.
 
     Args:
-        agent: the network.
-        stream: the task.
         actor: each environment at the beginning of an episode, with an empty memory.
         greedy: take the most probable action, instead of sampling from the policy.
         max_steps: gives up after this many steps.
-        key: of the sampled actions and of the environments.
 
     Returns:
         The stream's metrics of every episode, and whether it ended.
@@ -314,8 +311,6 @@ def compile_player(
     """What plays episodes, by a key, and keeps of each step what is asked for.
 
     Args:
-        agent: the network.
-        stream: the task.
         keep: names: "observation", "reward", "state" (the environment's, before the action), and
             what `Choice.named` has.
         how: whether greedy, and how long at most.

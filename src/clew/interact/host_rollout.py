@@ -59,10 +59,8 @@ class HostActor:
 
     Args:
         static: the agent without its arrays.
-        learner: says what to gather.
         compile_seeds: compiles a function of one seed for all of them, see
             `clew.run.sharding.Sharding.compile`.
-        seeds: how many.
         timeout: seconds after which an environment in a worker process counts as hung.
         environments: their numbers among those of the run.
         stopped: whether the run is to end; asked before every step.

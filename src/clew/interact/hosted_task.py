@@ -271,7 +271,6 @@ class HostPlayer:
     """Plays episodes in environments side by side, and keeps of each step what is asked for.
 
     Args:
-        agent: the network.
         stream: the environments; they are another's to close.
         choose: of `compile_act`, with the agent's arrays.
         keep: names: "observation", "reward", "own_reward" (the environment's), and what `choose`
@@ -312,8 +311,6 @@ class HostPlayer:
         """Plays `each` episodes of every environment. Those that began first come first.
 
         Args:
-            key: of the actions.
-            each: how many.
             longest: an episode that takes more steps is cut there: it is left, by resetting all
                 environments, where nothing else is played.
             may_take: steps that an episode may take.

@@ -67,12 +67,6 @@ def rollout(
     the last step has truncated an episode, the next one is opened after the rollout.
 
     Args:
-        agent: the network.
-        stream: the task.
-        actor: where acting stands.
-        length: of the rollout.
-        key: of its random numbers.
-        whole_episodes: see above.
         behaviour: the policy that acts.
         first_step: how often each environment was stepped before, in the whole run.
         noise: of the actions, as `Distribution.noise_over` gives it; drawn by the key if None.

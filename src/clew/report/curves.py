@@ -61,13 +61,7 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
 def plot_runs(rows: Runs, path: Path, title: str | None = None) -> Path:
     """Draws success and return of several runs in one picture: thin lines are seeds, thick means.
 
-    Args:
-        rows: label of each run to its rows.
-        path: of the picture, a PNG.
-        title: of the picture; by default the labels when there are few.
-
-    Returns:
-        The path of the picture.
+    The picture is a PNG, whose path is returned; its title is that of the labels by default.
     """
     return save(runs_figure(rows, title), path)
 

@@ -100,10 +100,7 @@ def styles_of(models: Iterable[str]) -> Styles:
 def panel_svg(panel: Panel, size: tuple[float, float], name: str) -> str:
     """One panel as an SVG element for a page: with text as text and in the page's colours.
 
-    Args:
-        panel: what to draw.
-        size: in inches.
-        name: unique on the page; the prefix of all identifiers in the SVG.
+    The size is in inches; the name, unique on the page, begins all identifiers in the SVG.
     """
     figure = new_figure(*size)
     axes = figure.subplots()

@@ -32,12 +32,7 @@ def write_report(
 ) -> Report:
     """Writes report.html, report.md, tables/*.csv and figures/*.png and .svg.
 
-    Args:
-        place: the folder; made if need be.
-        title: of the page.
-        blocks: its content, in order.
-        styles: of the models, for legends.
-        command: that made it, for the line at its foot.
+    The folder is made if need be. The line at the page's foot names the command that made it.
 
     Raises:
         UserError: if it cannot be written.

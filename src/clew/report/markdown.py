@@ -21,8 +21,6 @@ def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> 
     """The report as Markdown.
 
     Args:
-        title: of the report.
-        blocks: its content, in order.
         figures: folder of the charts' PNG files, relative to the text's.
         tables: folder of the tables' CSV files, the same.
     """

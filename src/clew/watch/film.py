@@ -76,8 +76,6 @@ class Film(Sequence[Frame]):
     picture and the numbers of its step.
 
     Args:
-        recording: the episode.
-        caption: the text above it.
         influence: [T, T] the share of observation s in decision t; None leaves that panel out.
         way: how the influence was found, for its title.
         gamma: the discount, to draw the discounted return; None leaves it out.

@@ -137,12 +137,7 @@ def draw_line(axes: Axes, numbers: np.ndarray, colour: str, width: float, style:
 
 
 class ValuePanel(FilmPanel):
-    """The value of each observation, and dashed the return that followed.
-
-    Args:
-        values: of each step.
-        returns: the discounted return from each step on, as far as it is known; None draws none.
-    """
+    """The value of each observation, and dashed the return that followed, if it is given."""
 
     height = 112
     cells = False
@@ -173,12 +168,7 @@ class ValuePanel(FilmPanel):
 
 
 class ActionPanel(FilmPanel):
-    """Continuous actions, a line for each number.
-
-    Args:
-        actions: [time, k].
-        names: of the numbers, empty for none.
-    """
+    """Continuous actions, a line for each number, of which the names may be none."""
 
     height = 112
     cells = False

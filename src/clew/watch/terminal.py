@@ -26,10 +26,7 @@ def text_frame(
 
     A task without text is shown by its observation's numbers as blocks, full for the largest.
 
-    Args:
-        recording: the episode.
-        step: from 0.
-        influence: [T, T] shares of observations in decisions; None leaves them out.
+    Steps are counted from 0; without an influence what the decision rests on is left out.
 
     Raises:
         UserError: for observations that are images, of a task that has no text.
@@ -66,9 +63,6 @@ def play(
     """Plays an episode; on a terminal each frame takes the place of the one before.
 
     Args:
-        recording: the episode.
-        caption: the text above it.
-        influence: see `text_frame`.
         fps: frames a second.
         max_frames: steps that are shown of a longer episode.
         stream: where to, standard output by default.

@@ -51,9 +51,7 @@ class EnvironmentFault(UserError):
 class AnswerError(UserError):
     """What an environment answered has another form than Gymnasium's, or than its spaces say.
 
-    Args:
-        message: what is wrong.
-        field: of an `EnvironmentFault`.
+    `field` is that of an `EnvironmentFault`.
     """
 
     def __init__(self, message: str, field: str = "answer"):

@@ -102,7 +102,6 @@ class EnvGroup:
     `Failure`, and the environment is built again by the next `reset`.
 
     Args:
-        plan: which environments.
         rows: [count] of `GroupPlan.row`, which may be in shared memory.
         progress: int32 [1], where the index of the environment at work is written, so that one
             that hangs or dies can be named.

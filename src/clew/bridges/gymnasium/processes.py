@@ -98,11 +98,7 @@ def end_processes(
 ) -> None:
     """Ends processes within `patience` seconds and a little more, and closes the pipes to them.
 
-    Args:
-        processes: that were started.
-        pipes: to them; None for one that is closed already.
-        patience: seconds for them to end by themselves.
-        goodbye: what asks them to.
+    Of the pipes those that are closed already are None; `goodbye` asks a process to end by itself.
     """
     deadline = time.monotonic() + patience
     for pipe in pipes if patience else ():
