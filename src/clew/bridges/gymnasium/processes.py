@@ -17,7 +17,7 @@ from clew.errors import StoppedAtOnce
 
 CLOSE_SECONDS = 5.0
 """How long environments and their processes may take to close."""
-LOST = (EOFError, ConnectionError, OSError)
+LOST = (EOFError, OSError)
 """What a pipe raises whose other end is gone."""
 FORK_SERVER = "clew.bridges.gymnasium.fork_server"
 
