@@ -137,9 +137,7 @@ def compare_trained(args: list[str]) -> int:
     if command.memories and command.learners:
         raise UserError("give --memories or --learners; the other is the same for all of them")
     config = command.config
-    for line in on_algorithm(words, config, command.learners):
-        say(line)
-    for line in on_sizes(config, command.memories):
+    for line in on_algorithm(words, config, command.learners) + on_sizes(config, command.memories):
         say(line)
     from clew.lab import comparison  # start: matplotlib takes 0.4 s
 

@@ -12,17 +12,19 @@ from clew.run.config import TrainConfig
 from clew.run.progress import CompileTimer, Lines, Progress, Report, format_scores, format_seconds
 
 
-def listener(label: str = "", *, every: float = 5.0) -> Progress:
+def listener(label: str = "") -> Progress:
     """The listener for a training: a live line on a terminal, plain lines elsewhere.
 
-    Args:
-        label: what the line begins with; by default the run's name.
-        every: seconds between plain lines.
+    What it shows begins with the label; by default that is the run's name.
     """
+    console = live_console()
+    return Lines(stream=sys.stderr) if console is None else Live(console, label)
+
+
+def live_console() -> Console | None:
+    """Standard error, where it is a terminal that can show a line or a table anew."""
     console = Console(file=fail_safe(sys.stderr), markup=False, highlight=False)
-    if console.is_terminal and not console.is_dumb_terminal:
-        return Live(console, label)
-    return Lines(every, sys.stderr)
+    return console if console.is_terminal and not console.is_dumb_terminal else None
 
 
 class Live(Progress):

@@ -9,6 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from clew.cli.live import live_console
 from clew.cli.tables import print_table
 from clew.errors import UserError, counted, require_at_least
 from clew.lab.grid import (
@@ -25,7 +26,6 @@ from clew.lab.grid import (
 from clew.lab.grid.progress import format_standing
 from clew.lab.grid.results import finished_cells, refuse_other_study
 from clew.lab.grid.sources import changed_code
-from clew.output import fail_safe
 
 SHOWN = 8
 """Programs in progress that are shown."""
@@ -51,10 +51,8 @@ def chosen_workers(ray: str, count: int) -> AbstractContextManager[int | Workers
 
 def study_listener() -> StudyProgress:
     """What reports the progress: a live table on a terminal, plain lines elsewhere."""
-    console = Console(file=fail_safe(sys.stderr), markup=False, highlight=False)
-    if console.is_terminal and not console.is_dumb_terminal:
-        return StudyTable(console)
-    return StudyLines(stream=sys.stderr)
+    console = live_console()
+    return StudyLines(stream=sys.stderr) if console is None else StudyTable(console)
 
 
 class StudyTable(StudyProgress):
