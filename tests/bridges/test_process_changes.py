@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from clew.bridges.gymnasium.processes import end_forks, staying
+from clew.bridges.gymnasium.processes import end_forks, os_exit_raises
 from clew.bridges.gymnasium.stream import EnvironmentFault
 from clew.bridges.gymnasium.task import gymnasium_task
 from clew.envs.wrappers import WrapperConfig
@@ -81,7 +81,7 @@ def test_an_environment_that_ends_the_process_is_a_fault() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_fork_ends_as_ever() -> None:
     """It is another process, whose end is its own."""
-    with staying():
+    with os_exit_raises():
         pid = os.fork()
         if pid == 0:
             os._exit(7)

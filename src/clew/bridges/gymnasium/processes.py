@@ -41,7 +41,7 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def staying() -> Iterator[None]:
+def os_exit_raises() -> Iterator[None]:
     """Has `os._exit` raise SystemExit in this process, as `sys.exit` does.
 
     An environment that ends its process would otherwise end the command, with the code 0 of one
@@ -62,7 +62,7 @@ def staying() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Raises TimeoutError in what takes longer, also in what waits for ever.
 
     On the main thread of Unix; elsewhere, and within compiled code, there is no way to.
@@ -86,7 +86,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def close_quietly(env: Closeable, seconds: float = CLOSE_SECONDS) -> None:
     """Closes an environment that is not needed any more, whatever it does then."""
     try:
-        with at_most(seconds), staying():
+        with time_limit(seconds), os_exit_raises():
             env.close()
     except BaseException as error:
         if is_ctrl_c(error):

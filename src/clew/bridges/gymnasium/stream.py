@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from clew.bridges.gymnasium.faults import EnvironmentFault, EnvironmentHung
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import staying
+from clew.bridges.gymnasium.processes import os_exit_raises
 from clew.bridges.gymnasium.spaces import (
     Array,
     Arrays,
@@ -305,7 +305,7 @@ else the final observation in `final` | goes on |
     def _asked(self, ask: Callable[[], Answer]) -> Answer:
         """What the environments answer, whatever else they do in this process."""
         try:
-            with staying():
+            with os_exit_raises():
                 return self._keeping_folder(ask)
         except EnvironmentFault as fault:
             fault.steps = self._taken

@@ -17,7 +17,7 @@ from clew.bridges.gymnasium.build import GYMNASIUM, EnvBuilder, build, call
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import close_quietly, staying
+from clew.bridges.gymnasium.processes import close_quietly, os_exit_raises
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
 from clew.bridges.gymnasium.vector import OnlyEnvironment
@@ -179,7 +179,7 @@ class GymnasiumTask:
             UserError: naming it and its render mode.
         """
         if wrappers.video_every:
-            with _as_it_was(self.name):
+            with _undoing_changes(self.name):
                 close_quietly(self.builder(wrappers)())
 
 
@@ -211,7 +211,7 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
         raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
     vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(resolve(name))
     env: gymnasium.Env | VectorEnv
-    with _as_it_was(name):
+    with _undoing_changes(name):
         if vector:
             env = make_vector(name, 1, options)
             own = env.single_observation_space, env.single_action_space
@@ -224,11 +224,11 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
 
 
 @contextlib.contextmanager
-def _as_it_was(name: str) -> Iterator[None]:
+def _undoing_changes(name: str) -> Iterator[None]:
     """Leaves to no environment where files are looked for, whether the process goes on, and JAX's
     precision."""
     x64 = jax.config.values["jax_enable_x64"]
-    with contextlib.chdir(os.getcwd()), staying():
+    with contextlib.chdir(os.getcwd()), os_exit_raises():
         yield
     restore_precision(x64, name)
 
