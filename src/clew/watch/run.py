@@ -15,7 +15,6 @@ from clew.interact.task import PlayConfig
 from clew.run import folder, machine
 from clew.run.config import require_types
 from clew.run.load import load_agent
-from clew.run.trust import require
 from clew.watch.film import Caption, Film, shown_steps
 from clew.watch.influence import WAYS, influences
 from clew.watch.terminal import play
@@ -61,6 +60,8 @@ class Watched(NamedTuple):
     recording: Recording
     caption: Caption
     influence: Float[np.ndarray, "time time"] | None
+    gamma: float
+    """The discount of the agent's learner."""
 
 
 def watch_run(
@@ -85,16 +86,13 @@ def watch_run(
     found = folder.find_run(path)
     place = Path(out) if out else found / "watch.gif"
     check_video(place, viewing.fps)
-    config = folder.read_config(found)
-    require(found, config, trust=trust)  # a learner of the user's own says what its gamma is
-    gamma = config.learning.gamma
     films = [
         Film(
             seen.recording,
             seen.caption,
             seen.influence,
             way=viewing.influence,
-            gamma=gamma,
+            gamma=seen.gamma,
             max_frames=viewing.max_frames,
         )
         for seen in watched(found, viewing, trust=trust)
@@ -111,7 +109,7 @@ def play_run(path: str | Path, viewing: Viewing | None = None, *, trust: bool = 
     viewing = Viewing() if viewing is None else viewing
     viewing.validate()
     for seen in watched(path, viewing, trust=trust):
-        play(*seen, fps=viewing.fps, max_frames=viewing.max_frames)
+        play(*seen[:3], fps=viewing.fps, max_frames=viewing.max_frames)
 
 
 def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Iterator[Watched]:
@@ -140,4 +138,4 @@ def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Itera
         shares = None
         if explain is not None and not isinstance(recording.observations, dict):
             shares = explain(recording, shown_steps(recording.length, viewing.max_frames))
-        yield Watched(recording, Caption(name, about), shares)
+        yield Watched(recording, Caption(name, about), shares, config.learning.gamma)
