@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -31,8 +31,7 @@ from clew.watch.panels import (
 )
 from clew.watch.pictures import fitted, picture_of
 from clew.watch.scores import scores_of, written
-
-Frame = UInt8[np.ndarray, "height width 3"]
+from clew.watch.video import Frame
 
 DPI = 100
 PIXELS = IdentityTransform()

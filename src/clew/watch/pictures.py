@@ -1,16 +1,14 @@
 """The picture of a step: what the task renders, what the agent sees, or its numbers as a strip."""
 
 import numpy as np
-from jaxtyping import UInt8
 from PIL import Image
 
 from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
-from clew.interact.episodes import Recording, in_one_axis
+from clew.interact.episodes import Picture, Recording, in_one_axis
 from clew.watch.panels import MARGIN, WIDTH
 from clew.watch.scores import written
 
-Picture = UInt8[np.ndarray, "height width 3"]
 INNER = WIDTH - 2 * MARGIN
 _TALLEST, _ENLARGED = 420, 320
 _NUMBERED = 18
