@@ -103,5 +103,4 @@ def factory(place: str) -> Factory:
     def build(episode_length: int = LENGTH, shown: str = ALL, **options: Any) -> Brax:
         return Brax(envs.get_environment(place, **options), place, episode_length, shown)
 
-    own = {"episode_length": LENGTH, "shown": ALL}
-    return build, keywords_of(own | plain_options(known[place]))
+    return build, keywords_of(plain_options(build) | plain_options(known[place]))

@@ -197,7 +197,7 @@ def whole_number(text: str) -> int:
 def _dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
     if not dataclasses.is_dataclass(info.type):
         return None
-    hints, docs = get_type_hints(info.type, include_extras=True), field_docs(info.type)
+    hints, docs = _hints(info.type), field_docs(info.type)
     fields = [
         StructFieldSpec(f.name, hints[f.name], _field_default(f, info), docs.get(f.name))
         for f in dataclasses.fields(info.type)

@@ -273,10 +273,8 @@ def _numbers(value: Any) -> np.ndarray:
     """
     try:
         array = np.asarray(value)
-    except ValueError as error:
-        raise UserError(
-            f"the observation must be an array of numbers, got {one_line(value)}"
-        ) from error
+    except ValueError:  # of rows of different lengths
+        array = np.asarray(None)
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
         raise UserError(f"the observation must be an array of numbers, got {one_line(value)}")
     if not np.isfinite(array).all():

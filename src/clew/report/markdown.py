@@ -1,6 +1,6 @@
 """A report as Markdown with its figures in files, and its tables as CSV."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from clew.files import comma_separated
@@ -46,8 +46,8 @@ def plain_table(table: Table) -> str:
     columns = range(len(table.columns))
     numeric = [all(_is_number(row[i].text) for row in table.rows) for i in columns]
     ruler = ["---:" if n and i else "---" for i, n in enumerate(numeric)]
-    entries = [[entry.text for entry in line] for line in (table.columns, *table.rows)]
-    lines = "\n".join("| " + " | ".join(line) + " |" for line in (entries[0], ruler, *entries[1:]))
+    heads, *entries = [[entry.text for entry in line] for line in (table.columns, *table.rows)]
+    lines = "\n".join(map(_line, (heads, ruler, *entries)))
     return f"**{table.title}**\n\n{lines}\n" + (f"\n{table.note}\n" if table.note else "")
 
 
@@ -64,12 +64,12 @@ def table_values(table: Table) -> str:
 
 
 def _rows(table: Table) -> str:
-    lines = [
-        "| " + " | ".join(_entry(column) for column in table.columns) + " |",
-        "|" + "---|" * len(table.columns),
-    ]
-    lines += ["| " + " | ".join(_entry(cell) for cell in row) + " |" for row in table.rows]
-    return "\n".join(lines)
+    heads, *rows = (_line(map(_entry, line)) for line in (table.columns, *table.rows))
+    return "\n".join([heads, "|" + "---|" * len(table.columns), *rows])
+
+
+def _line(entries: Iterable[str]) -> str:
+    return f"| {' | '.join(entries)} |"
 
 
 def _entry(entry: Cell | Column) -> str:
