@@ -1,6 +1,6 @@
 """The maps that a memory offers (`AbstractMemory.maps`), for one episode, ready to be drawn."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,11 +17,11 @@ class MapSummary(NamedTuple):
 
     kind: str
     """As in `MemoryMap`: "attention", "keep" or "gate"."""
-    mean: Float[Array | np.ndarray, " time"]
-    """Over units, at every step; of an attention the mean lag that it reaches back to, in steps."""
-    pairs: Float[Array | np.ndarray, "time time"] | None
-    """Step x past step: an attention's mean over heads, or what is left at t of what was held at
-    s, the mean over units (`left`); None for a gate."""
+    mean: Any
+    """[time], over units; of an attention the mean lag that it reaches back to, in steps."""
+    pairs: Any
+    """[time, time], step x past step: an attention's mean over heads, or what is left at t of what
+    was held at s, the mean over units (`left`); None for a gate."""
 
 
 def summarise_maps(
