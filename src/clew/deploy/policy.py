@@ -4,6 +4,8 @@ What stood between environment and agent in training is inside: offsets of categ
 are kept, normalisation with its statistics frozen, the encoding of the previous action and reward.
 """
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -146,13 +148,14 @@ class PolicyStep:
         """The leaves of a state by name, those of arrays as files store them."""
         return {name: pairs.stored(leaf) for name, leaf in _named(state).items()}
 
-    def state_of(self, leaves: dict[str, np.ndarray]) -> PyTree[np.ndarray]:
-        """The state, with any axes in front, of its leaves as files store them."""
+    def state_of(
+        self, leaves: Mapping[str, Any], read: Callable[[Any], Any] = pairs.restored
+    ) -> PyTree[Any]:
+        """The state, with any axes in front, of its leaves as files store them; `read` makes a
+        complex one of two parts."""
         own, structure = jax.tree.flatten(self.state)
-        found = [
-            pairs.restored(leaf) if np.iscomplexobj(like) else leaf
-            for like, leaf in zip(own, leaves.values(), strict=True)
-        ]
+        both = zip(own, leaves.values(), strict=True)
+        found = [read(leaf) if np.iscomplexobj(like) else leaf for like, leaf in both]
         return jax.tree.unflatten(structure, found)
 
     def trace(self) -> Traced:
@@ -179,12 +182,7 @@ class PolicyStep:
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: low.constant(leaf, path_name(path)[1:]), self.params
         )
-        own, structure = jax.tree.flatten(self.state)
-        read = [
-            pairs.read_stored(low, leaf) if np.iscomplexobj(like) else leaf
-            for like, leaf in zip(own, states.values(), strict=True)
-        ]
-        state = jax.tree.unflatten(structure, read)
+        state = self.state_of(states, partial(pairs.read_stored, low))
         shapes = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (self.params, self.state, given)
         )
@@ -193,7 +191,7 @@ class PolicyStep:
         after = {name: pairs.to_store(low, leaf) for name, leaf in _named(new).items()}
         graph = builder.finish(given, states, outputs, after)
         described = _entries(initial)
-        for entry, like in zip(described, own, strict=True):
+        for entry, like in zip(described, jax.tree.leaves(self.state), strict=True):
             entry |= {"complex": list(pairs.PARTS)} if np.iscomplexobj(like) else {}
         return Traced(graph, entries, _entries(outputs), described, initial)
 
