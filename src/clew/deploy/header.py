@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -95,7 +95,8 @@ template <class To, class From> inline To cast(From x) {
 
 @dataclass(frozen=True)
 class _View:
-    """Numbers in a block, by strides; a block of one known number is that number itself."""
+    """Numbers in a block, by strides; a block of one known number is that number itself, which
+    has no use for them."""
 
     block: str
     shape: tuple[int, ...]
@@ -301,23 +302,21 @@ class _Writer:
 
 
 def _reshape(writer: _Writer, view: _View, rank: int, shape: list[int]) -> _View:
-    if view.literal:
-        return _View(view.block, tuple(shape), (0,) * len(shape), view.dtype, literal=True)
-    if not view.in_order:
+    if not (view.literal or view.in_order):
         view = writer.elementwise("copy", view.shape, view.dtype, [view])
-    return _View(view.block, tuple(shape), _row_major(shape), view.dtype, view.offset)
+    return replace(view, shape=tuple(shape), strides=_row_major(shape))
 
 
 def _expand(writer: _Writer, view: _View, shape: list[int]) -> _View:
     added = len(shape) - len(view.shape)
     own = zip(view.shape, view.strides, strict=True)
     strides = (0,) * added + tuple(0 if n == 1 else stride for n, stride in own)
-    return _View(view.block, tuple(shape), strides, view.dtype, view.offset, view.literal)
+    return replace(view, shape=tuple(shape), strides=strides)
 
 
 def _transpose(writer: _Writer, view: _View, order: list[int]) -> _View:
-    shape, strides = ([part[i] for i in order] for part in (view.shape, view.strides))
-    return _View(view.block, tuple(shape), tuple(strides), view.dtype, view.offset, view.literal)
+    shape, strides = (tuple(part[i] for i in order) for part in (view.shape, view.strides))
+    return replace(view, shape=shape, strides=strides)
 
 
 def _slice(
@@ -326,7 +325,7 @@ def _slice(
     shape = [len(range(n)[a:b:c]) for n, a, b, c in zip(view.shape, start, stop, step, strict=True)]
     offset = view.offset + sum(a * s for a, s in zip(start, view.strides, strict=True))
     strides = tuple(c * s for c, s in zip(step, view.strides, strict=True))
-    return _View(view.block, tuple(shape), strides, view.dtype, offset, view.literal)
+    return replace(view, shape=tuple(shape), strides=strides, offset=offset)
 
 
 _LOOKS: dict[str, Callable[..., _View]] = {
