@@ -27,7 +27,7 @@ from clew.watch.panels import (
     round_numbers,
 )
 from clew.watch.pictures import as_picture, fitted, picture_of, strip
-from clew.watch.scores import written
+from clew.watch.scores import format_number
 
 CONFIG = TrainConfig(
     env_options={"corridor_length": 2, "time_limit": 40},
@@ -255,5 +255,6 @@ def test_round_numbers_and_the_axis() -> None:
     assert TimeAxis(20).ticks() == [0, 5, 10, 15] and TimeAxis(1).ticks() == [0]
     assert TimeAxis(4).ticks() == [0, 1, 2, 3]
     assert TimeAxis(10).middle(9) < TimeAxis(10).left(10) == TimeAxis(5).left(5)
-    assert [written(x) for x in (0.001, -1.5, 12345.6, 0.25)] == ["0", "\u22121.5", "12346", "0.25"]
-    assert written(float("nan")) == "nan"
+    texts = [format_number(x) for x in (0.001, -1.5, 12345.6, 0.25)]
+    assert texts == ["0", "\u22121.5", "12346", "0.25"]
+    assert format_number(float("nan")) == "nan"

@@ -238,10 +238,10 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec
         )
     state = _state_types(opened, answer[1], name)
     limit = _limit(env) if len(answer) == 5 else None
-    told = limit is not None or len(answer) == 6
-    if told and every_end is not None:
+    tells = limit is not None or len(answer) == 6
+    if tells and every_end is not None:
         raise UserError(f"{name} tells a termination from a time limit: leave out every_end")
-    if not told and every_end is None:
+    if not tells and every_end is None:
         raise UserError(f"{name} {OLD}")
     if limit is not None:
         _shapes(f"{name}'s is_truncated", lambda state: limit(state, params), answer[1])

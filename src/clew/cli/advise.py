@@ -27,8 +27,8 @@ from clew.run.folder import slug
 
 if TYPE_CHECKING:
     from clew.agents.network import Agent
-    from clew.interact import task as tasks
     from clew.interact.hosted_task import HostedTask
+    from clew.interact.task import Task
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
 and where nothing is known says that. With a task, given as for clew train, it shows the task as an
@@ -72,7 +72,7 @@ def main(args: list[str]) -> int:
     if not command.env and (command.env_options or command.wrappers != usual):
         raise UserError("of which task? name it with --env")
     asked = [advice.need(word) for word in dict.fromkeys(command.need)]
-    task = Task(command, _own_words(args)) if command.env else None
+    task = AskedTask(command, _own_words(args)) if command.env else None
     found = asked or (task.needs() if task else advice.needs())
     if command.json:
         needs = [need._asdict() for need in found or advice.needs()]
@@ -86,7 +86,7 @@ def main(args: list[str]) -> int:
     return 0
 
 
-class Task:
+class AskedTask:
     """A task as somebody wants to train on it, looked at once; `words` are those that named it."""
 
     def __init__(self, command: AdviseCommand, words: list[str]):
@@ -352,7 +352,7 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def _play(task: "tasks.Task", agent: "Agent") -> tuple[dict[str, np.ndarray], int]:
+def _play(task: "Task", agent: "Agent") -> tuple[dict[str, np.ndarray], int]:
     """What episodes were, empty if one went on for more than the steps that are told too."""
     import equinox as eqx  # start: JAX takes a second
 

@@ -202,10 +202,10 @@ class PolicyStep:
 
     def _observed(self, inputs: dict[str, Array]) -> Any:
         """What the agent reads beside its action mask; the wrappers of training in their order."""
-        face, config = self._adapter, self._adapter.wrappers
+        adapter, config = self._adapter, self._adapter.wrappers
         named = {
             leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
-            for leaf in face.observations.leaves
+            for leaf in adapter.observations.leaves
             if self._masks is None or _observation_name(leaf) != self._mask_name
         }
         if config.keep is not None:
@@ -214,7 +214,7 @@ class PolicyStep:
             named |= self._normalised(named)
         for name in config.shows_previous:
             named[name] = jnp.where(inputs["start"], 0.0, self._previous(name, inputs[name]))
-        single = not isinstance(face.unmasked, spaces.Dict) and not config.shows_previous
+        single = not isinstance(adapter.unmasked, spaces.Dict) and not config.shows_previous
         return named[BARE] if single else named
 
     def _previous(self, name: str, given: Array) -> Array:

@@ -30,7 +30,7 @@ from clew.watch.panels import (
     ValuePanel,
 )
 from clew.watch.pictures import fitted, picture_of
-from clew.watch.scores import scores_of, written
+from clew.watch.scores import format_number, scores_of
 from clew.watch.video import Frame
 
 DPI = 100
@@ -187,8 +187,8 @@ class Film(Sequence[Frame]):
         recording, right = self._recording, WIDTH - MARGIN
         place = f"step {step} of {recording.length - 1}"
         canvas.text((right, 26), place, 19, INK, "rm", bold=True)
-        words = [_action(recording, step), f"reward {written(float(recording.earned[step]))}"]
-        words.append(f"return {written(float(self._earned[step]))}")
+        words = [_action(recording, step), f"reward {format_number(float(recording.earned[step]))}"]
+        words.append(f"return {format_number(float(self._earned[step]))}")
         if step == recording.length - 1:
             words.append(_ending(recording))
         canvas.text((right, 52), "   ".join(filter(None, words)), 14, INK, "rm")

@@ -26,7 +26,7 @@ from clew.envs.canvas import (
     mixed,
     rgb,
 )
-from clew.watch.scores import Scores, written
+from clew.watch.scores import Scores, format_number
 
 WIDTH, MARGIN = 960, 24
 """Pixels across of a frame, and what stays empty at its edges."""
@@ -114,7 +114,7 @@ class Scale:
         axes.set_ylim(self.low, self.high)
         for tick in round_numbers(self.low, self.high, 4):
             draw_rule(axes, tick, QUIET if tick == 0 else FAINT)
-            draw_name(axes, tick, written(tick))
+            draw_name(axes, tick, format_number(tick))
 
 
 def draw_rule(axes: Axes, y: float, colour: str) -> None:
@@ -164,7 +164,7 @@ class ValuePanel(FilmPanel):
         if np.isfinite(value):
             y = top + self.height * self._scale.share(value)
             canvas.disc((TimeAxis(len(self.values)).middle(step), y), 5, BLUE, PAPER)
-        canvas.text((PRESENT, top + self.height / 2), written(value), 20, BLUE, bold=True)
+        canvas.text((PRESENT, top + self.height / 2), format_number(value), 20, BLUE, bold=True)
 
 
 class ActionPanel(FilmPanel):
@@ -186,8 +186,8 @@ class ActionPanel(FilmPanel):
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
         for index, number in enumerate(self._actions[step, :6]):
             name = f"{self._names[index]} " if self._names else ""
-            place = (PRESENT, top + 10 + 18 * index)
-            canvas.text(place, f"{name}{written(float(number))}", 13, LINES[index % len(LINES)])
+            text, place = name + format_number(float(number)), (PRESENT, top + 10 + 18 * index)
+            canvas.text(place, text, 13, LINES[index % len(LINES)])
 
 
 class PolicyPanel(FilmPanel):

@@ -7,7 +7,7 @@ from clew.envs.canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, Canvas, rgb
 from clew.errors import UserError
 from clew.interact.episodes import Picture, Recording, in_one_axis
 from clew.watch.panels import MARGIN, WIDTH
-from clew.watch.scores import written
+from clew.watch.scores import format_number
 
 INNER = WIDTH - 2 * MARGIN
 _TALLEST, _ENLARGED = 420, 320
@@ -78,7 +78,7 @@ def strip(numbers: np.ndarray, largest: float) -> Picture:
     """
     canvas = Canvas(INNER, 84)
     canvas.text((0, 10), "the agent sees", 13, QUIET)
-    legend = f"blue: above 0, orange: below; darkest {written(largest)}"
+    legend = f"blue: above 0, orange: below; darkest {format_number(largest)}"
     canvas.text((INNER, 10), legend, 13, QUIET, "rm")
     share = np.clip(np.nan_to_num(numbers / (largest or 1.0)), -1, 1)
     full = np.where(share[:, None] > 0, rgb(BLUE), rgb(ORANGE)).astype(float)
@@ -96,5 +96,5 @@ def strip(numbers: np.ndarray, largest: float) -> Picture:
         box = (left + index * cell, 26, left + (index + 1) * cell, 76)
         canvas.box(box, f"#{red:02X}{green:02X}{blue:02X}", FAINT)
         ink = PAPER if abs(share[index]) > 0.55 else INK
-        canvas.text(((box[0] + box[2]) / 2, 51), written(float(number)), 13, ink, "mm")
+        canvas.text(((box[0] + box[2]) / 2, 51), format_number(float(number)), 13, ink, "mm")
     return canvas.pixels()

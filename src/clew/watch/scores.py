@@ -9,7 +9,7 @@ from clew.agents.distributions.discrete import FORBIDDEN
 from clew.interact.episodes import Recording
 
 
-def written(number: float) -> str:
+def format_number(number: float) -> str:
     """A number in few letters, with a true minus sign."""
     size = abs(number)
     text = "0" if size < 0.005 else f"{number:.0f}" if size >= 1000 else f"{number:.3g}"
@@ -30,7 +30,7 @@ class Scores(NamedTuple):
         if self.values is None:
             return f"{self.shares[step, action]:.0%}"
         value = self.values[step, action]
-        return written(float(value)) if np.isfinite(value) else "\u2013"
+        return format_number(float(value)) if np.isfinite(value) else "\u2013"
 
 
 def scores_of(recording: Recording) -> Scores | None:

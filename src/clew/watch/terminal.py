@@ -11,7 +11,7 @@ from jaxtyping import Float
 from clew.errors import UserError
 from clew.interact.episodes import Recording
 from clew.watch.film import Caption, shown_steps
-from clew.watch.scores import Scores, scores_of, written
+from clew.watch.scores import Scores, format_number, scores_of
 from clew.watch.video import check_fps
 
 BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -125,4 +125,4 @@ def _blocks(row: Float[np.ndarray, " steps"], steps: int) -> str:
 
 
 def _plain(number: float) -> str:
-    return written(float(number)).replace("\u2212", "-")
+    return format_number(float(number)).replace("\u2212", "-")

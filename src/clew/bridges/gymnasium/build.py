@@ -170,8 +170,8 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
         needed = install_hint(error.name or str(error))
         raise UserError(f"{name} needs {needed}") from error
     except TypeError as error:
-        told = ("unexpected keyword argument", "multiple values for")
-        if not any(words in str(error) for words in told):
+        refusals = ("unexpected keyword argument", "multiple values for")
+        if not any(words in str(error) for words in refusals):
             raise raised(name, "while it was built", error) from error
         line = str(error).split(" was raised from the environment creator")[0]
         raise UserError(f"{name} does not take these options: {line}") from error
