@@ -69,6 +69,7 @@ def scanned_rate(
         return jax.lax.scan(lambda states, now: jax.vmap(step)(states, *now), states, given)
 
     states = jax.vmap(reset)(jax.random.split(jax.random.key(0), envs))
+    states, _ = play(states, jax.random.key(0))  # from now on they have the types that play returns
     # Environments that opened together stay together where episodes have one length; here they
     # play on from one measurement to the next, as in a run.
     kept = {"states": states, "turn": 0}
