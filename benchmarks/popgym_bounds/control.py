@@ -91,7 +91,7 @@ def balanced(env: Any) -> np.ndarray:
 
 def _linear_pole() -> tuple[np.ndarray, np.ndarray]:
     """How a small state and a push to the right change the next state; left is the opposite."""
-    zero, both = np.zeros(4), (False, True)
+    zero, both = jnp.zeros(4), jnp.array([False, True])
     slopes = [np.asarray(jax.jacobian(push)(zero, right)) for right in both]
     left, right = (np.asarray(push(zero, right)) for right in both)
     return np.mean(slopes, axis=0, dtype=float), ((right - left) / 2)[:, None].astype(float)
