@@ -219,8 +219,14 @@ def test_a_limit_that_is_given_is_the_limit(capsys: pytest.CaptureFixture[str]) 
     assert "at most your limit of 6,000" in said and "--wrappers.time-limit 1000" not in said
 
 
-def test_needs_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_needs_that_contradict_each_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One asks for PPO, the other for A2C."""
+    found = {need.word: need for need in advice.needs()}
+    other = ("--algorithm a2c", "--a2c.gamma 0.999")
+    found["credit"] = found["credit"]._replace(words=other)
+    monkeypatch.setattr(advice, "needs", lambda: [*found.values()])
     words = ["advise", "--env", "labelled:Labelled", "--need", "trials", "credit"]
     assert run(words) == 0
     said = capsys.readouterr().out
