@@ -33,7 +33,10 @@ def battleship(env: Battleship) -> Bracket:
 
 def places(size: int, ship: int) -> Float[np.ndarray, "places squares"]:
     """Where a ship can lie, each place once."""
-    return np.unique(_ways(size, ship), axis=0).astype(float)
+    squares = np.unique(np.sort(_ways(size, ship)), axis=0)
+    boards = np.zeros((len(squares), size**2))
+    np.put_along_axis(boards, squares, 1.0, axis=1)
+    return boards
 
 
 def shots_at_the_likeliest(boards: Bool[np.ndarray, "boards squares"], size: int) -> np.ndarray:

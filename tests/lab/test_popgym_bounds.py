@@ -56,6 +56,12 @@ def test_no_policy_is_above_the_bound_of_few_arms() -> None:
     assert min(2 * costs + 2 * cards.one_arm(2, costs))[0] >= best
 
 
+@pytest.mark.parametrize("ship", [2, 5])
+def test_a_ship_lies_in_every_place_once(ship: int) -> None:
+    places = boards.places(8, ship)
+    assert places.shape == (2 * 8 * (8 - ship + 1), 64) and (places.sum(axis=1) == ship).all()
+
+
 def test_chances_of_mines_are_those_of_all_boards() -> None:
     squares, mines, seen = 9, 3, np.isin(np.arange(9), (0, 5, 6))
     beside = boards._beside(3)
