@@ -15,8 +15,8 @@ from benchmarks.options import described
 from benchmarks.popgym_bounds import boards, cards, control, mazes
 from benchmarks.popgym_bounds.bracket import Bracket, Estimate, exact
 
+from clew import make_env
 from clew.cli.tables import log, show
-from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.report.document import Measured, Table, tabulate
 from clew.report.files import write_measured
@@ -55,7 +55,7 @@ last action to everybody."""
 
 def best(task: str, difficulty: str) -> dict[str, Any]:
     """A row of what the best return is."""
-    bracket = BRACKETS[task](POPGYM[task](difficulty=difficulty))  # pyright: ignore
+    bracket = BRACKETS[task](make_env(task, difficulty=difficulty))
     log(f"{task}, {difficulty}: {bracket.low.value:.4f} to {bracket.high.value:.4f}")
     return {
         "task": task,
@@ -71,8 +71,7 @@ def best(task: str, difficulty: str) -> dict[str, Any]:
 
 def floor(task: str, sees_action: bool, policy: str, difficulty: str) -> dict[str, Any]:
     """A row of what a policy without a memory earns."""
-    made = POPGYM[task](difficulty=difficulty)  # pyright: ignore[reportCallIssue]
-    earned = FLOORS[task, sees_action, policy](made)
+    earned = FLOORS[task, sees_action, policy](make_env(task, difficulty=difficulty))
     log(f"{task}, {difficulty}, {policy}: {earned.value:.4f}")
     return {
         "task": task,

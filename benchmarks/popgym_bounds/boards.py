@@ -33,10 +33,10 @@ def battleship(env: Battleship) -> Bracket:
 
 def places(size: int, ship: int) -> Float[np.ndarray, "places squares"]:
     """Where a ship can lie, each place once."""
-    squares = np.unique(np.sort(_ways(size, ship)), axis=0)
-    boards = np.zeros((len(squares), size**2))
-    np.put_along_axis(boards, squares, 1.0, axis=1)
-    return boards
+    ways = _ways(size, ship)
+    boards = np.zeros((len(ways), size**2))
+    np.put_along_axis(boards, ways, 1.0, axis=1)
+    return np.unique(boards, axis=0)
 
 
 def shots_at_the_likeliest(boards: Bool[np.ndarray, "boards squares"], size: int) -> np.ndarray:
@@ -156,22 +156,22 @@ def mine_chances(
     mines: int,
 ) -> Float[np.ndarray, " squares"]:
     """The chances of a mine at every square, from all boards that show what was seen."""
-    boards, told = np.zeros((1, len(seen)), bool), seen.copy()
+    boards, covered = np.zeros((1, len(seen)), bool), seen.copy()
     for square in np.flatnonzero(seen):
-        new = np.flatnonzero(beside[square] & ~told)
+        new = np.flatnonzero(beside[square] & ~covered)
         missing = shown[square] - boards[:, beside[square]].sum(axis=1)
         ways = np.array(list(itertools.product((False, True), repeat=len(new))))
         of_board, way = np.nonzero(missing[:, None] == ways.sum(axis=1)[None])
         boards = boards[of_board]
         boards[:, new] = ways[way]
         boards = boards[boards.sum(axis=1) <= mines]
-        told[new] = True
-    elsewhere, left = int((~told).sum()), mines - boards.sum(axis=1)
+        covered[new] = True
+    elsewhere, left = int((~covered).sum()), mines - boards.sum(axis=1)
     weights = np.array([comb(elsewhere, n) for n in range(mines + 1)], float)[left]
     weights /= weights.sum()
     chances = weights @ boards
     if elsewhere:
-        chances[~told] = weights @ left / elsewhere
+        chances[~covered] = weights @ left / elsewhere
     return chances
 
 

@@ -41,7 +41,7 @@ class Belief(NamedTuple):
     means: Rows
     covariances: Float[np.ndarray, "episodes numbers numbers"]
 
-    def told(self, error: Rows, slopes: np.ndarray, variance: float) -> "Belief":
+    def updated(self, error: Rows, slopes: np.ndarray, variance: float) -> "Belief":
         """With an observation: its difference from what was expected, how it depends on the
         state, and the variance of its noise (Kalman, 1960)."""
         spread = slopes @ self.covariances
@@ -49,7 +49,7 @@ class Belief(NamedTuple):
         means = self.means + (gain @ error[..., None])[..., 0]
         return Belief(means, self.covariances - gain @ slopes @ self.covariances)
 
-    def moved(self, means: Rows, slopes: np.ndarray, drift: float) -> "Belief":
+    def predicted(self, means: Rows, slopes: np.ndarray, drift: float) -> "Belief":
         """A step later."""
         covariances = slopes @ self.covariances @ slopes.mT
         return Belief(means, covariances + drift * np.eye(means.shape[1]))
@@ -80,10 +80,10 @@ def balanced(env: Any) -> np.ndarray:
         seen = state @ slopes.T
         if sigma:
             seen = np.clip(seen + sigma * rng.standard_normal(seen.shape), -limits, limits)
-        belief = belief.told(seen - belief.means @ slopes.T, slopes, max(sigma, 1e-6) ** 2)
+        belief = belief.updated(seen - belief.means @ slopes.T, slopes, max(sigma, 1e-6) ** 2)
         right: Bool[np.ndarray, " episodes"] = belief.means @ gain < 0
         state = np.where(upright[:, None], _push(state, right), state)
-        belief = belief.moved(np.asarray(_push(belief.means, right)), moves, DRIFT["pole"])
+        belief = belief.predicted(np.asarray(_push(belief.means, right)), moves, DRIFT["pole"])
         steps += upright
         upright &= (np.abs(state[:, places]) <= (FARTHEST, STEEPEST)).all(axis=1)
     return steps / env.max_steps
@@ -138,7 +138,7 @@ def swung(env: Any, values: Float[np.ndarray, "angles speeds"]) -> np.ndarray:
         angle, speed, cost = map(np.asarray, _swing(angle, speed, torque))
         total += cost
         there, slopes = _swing_means(belief.means, torque), _swing_slopes(belief.means, torque)
-        belief = belief.moved(np.asarray(there), np.asarray(slopes), DRIFT["pendulum"])
+        belief = belief.predicted(np.asarray(there), np.asarray(slopes), DRIFT["pendulum"])
     return 1.0 - 2.0 * total / WORST / env.max_steps
 
 
@@ -151,7 +151,7 @@ def _observed(belief: Belief, seen: Rows, sigma: float) -> Belief:
     cosine, sine = np.cos(belief.means[:, 0]), np.sin(belief.means[:, 0])
     slopes = np.zeros((len(seen), 2, 2))
     slopes[:, 0, 0], slopes[:, 1, 0] = -sine, cosine
-    return belief.told(seen - np.stack([cosine, sine], axis=1), slopes, sigma**2)
+    return belief.updated(seen - np.stack([cosine, sine], axis=1), slopes, sigma**2)
 
 
 def _all_torques(angle: np.ndarray, speed: np.ndarray) -> list[np.ndarray]:
