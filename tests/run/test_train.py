@@ -17,6 +17,7 @@ from gymnasium import spaces
 import clew
 from clew.agents.network import NetworkConfig
 from clew.envs.tmaze import TMaze
+from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.task import HostConfig
 from clew.report.curves import plot_runs
@@ -186,6 +187,15 @@ class Suggesting(gymnasium.Env):
 def test_what_the_spaces_suggest_is_said(tmp_path, kind, says):
     config = small_config(tmp_path, env="test_train:Suggesting", env_options={"kind": kind})
     assert_says_first(config, says)
+
+
+def test_a_mask_in_info_that_nothing_reads_is_said(tmp_path):
+    config = small_config(tmp_path, env="masked:Locks", env_options={})
+    assert_says_first(config, r'info\["action_mask"\] .*: --wrappers.action-mask info')
+    read = dataclasses.replace(config, wrappers=WrapperConfig(action_mask="info"))
+    in_entry = dataclasses.replace(config, env_options={"where": "entry"})
+    for other in (read, in_entry):
+        assert not list(train._unread(make_parts(other)))
 
 
 def test_a_memory_learns_a_short_corridor(learned):

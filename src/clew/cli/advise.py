@@ -1,6 +1,5 @@
 """`clew advise`: which memory for a task, by what rows show."""
 
-import contextlib
 import shlex
 import textwrap
 import time
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.spaces.utils import flatdim
 
 from clew.cli.compare import SEEDS
@@ -17,7 +16,6 @@ from clew.cli.models import show_costs
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import log, print_json, print_table
 from clew.cli.train import default_command
-from clew.envs.spaces import MASK
 from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
 from clew.lab import advice
@@ -27,7 +25,6 @@ from clew.run.folder import slug
 
 if TYPE_CHECKING:
     from clew.agents.network import Agent
-    from clew.interact.hosted_task import HostedTask
     from clew.interact.task import Task
 
 ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
@@ -91,7 +88,9 @@ class AskedTask:
 
     def __init__(self, command: AdviseCommand, words: list[str]):
         wrappers, self._words = command.wrappers, words
-        if _masks_unasked(command):
+        from clew.interact import make_task  # start: JAX takes a second
+
+        if make_task(command.env, command.env_options, wrappers).unused_mask():
             wrappers = replace(wrappers, action_mask=INFO)
             self._words = [*words, "--wrappers.action-mask", INFO]
         self._config = TrainConfig(
@@ -289,24 +288,6 @@ def _own_words(args: list[str]) -> list[str]:
         if not skip:
             kept.append(word)
     return kept
-
-
-def _masks_unasked(command: AdviseCommand) -> bool:
-    """Whether environments say in `info` which actions are allowed, and no option takes it."""
-    from clew.interact import make_task  # start: JAX takes a second
-
-    def given(hosted: "HostedTask") -> bool:
-        masked = isinstance(hosted.action_space, Discrete | MultiDiscrete)
-        if not masked or command.wrappers.action_mask is not None:
-            return False
-        with contextlib.suppress(Exception):  # who plays episodes of it says what is wrong
-            env = hosted.environment.single(replace(command.wrappers, video_every=0))
-            with contextlib.closing(env):
-                return MASK in env.reset(seed=0)[1]
-        return False
-
-    task = make_task(command.env, command.env_options, command.wrappers)
-    return task.program(compiled=lambda _: False, hosted=given)
 
 
 def look_at(config: TrainConfig) -> dict[str, Any]:

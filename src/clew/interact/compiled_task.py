@@ -83,6 +83,10 @@ class CompiledTask(Task):
     def check_training(self, processes: int, num_envs: int) -> None:
         """There are no worker processes, whatever the settings say, and no films."""
 
+    def unused_mask(self) -> bool:
+        """There is no `info`."""
+        return False
+
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
         own, others = (task.require_stream().observation_size for task in (self, other))
         if own != others:

@@ -107,6 +107,9 @@ class HostedTask(Task):
         self.environment.check_processes(processes, num_envs)
         self.environment.check_video(self.wrappers)
 
+    def unused_mask(self) -> bool:
+        return self.environment.unused_mask(self.wrappers, self.host.timeout)
+
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
         own, others = self.observation_space, other.observation_space
         if own != others:

@@ -132,6 +132,10 @@ class Task(Protocol):
         """
         ...
 
+    def unused_mask(self) -> bool:
+        """Whether environments say in `info` which actions are allowed, and no wrapper reads it."""
+        ...
+
     def check_same_observations(self, other: "Task", name: str, other_name: str) -> None:
         """Refuses another task whose observations an agent of this one cannot read.
 

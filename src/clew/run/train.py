@@ -14,13 +14,13 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
-from clew.envs.wrappers import NEEDED
+from clew.envs.wrappers import INFO, NEEDED
 from clew.errors import UserError, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
 from clew.interact.task import HostConfig
 from clew.memory.base import count_floats
-from clew.names import refuse_while_importing
+from clew.names import MASK, refuse_while_importing
 from clew.run import checkpoint, cluster, folder, machine, metrics
 from clew.run.asynchronous.program import AsyncProgram
 from clew.run.build import Parts, make_parts
@@ -266,11 +266,16 @@ def _no_use(parts: Parts) -> Iterator[str]:
 
 
 def _unread(parts: Parts) -> Iterator[str]:
-    """Says which entries of the observations no agent sees."""
+    """Says what environments show and no agent sees: texts, and action masks in `info`."""
     for name in parts.task.unread:
         yield (
             f"{name!r} is text, which the agent does not see; a wrapper that turns it into numbers "
             "shows it"
+        )
+    if parts.task.unused_mask():
+        yield (
+            f'info["{MASK}"] says which actions are allowed, and nothing reads it; so that the '
+            f"agent takes no others: --wrappers.action-mask {INFO}"
         )
 
 

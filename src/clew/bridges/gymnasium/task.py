@@ -5,7 +5,7 @@ import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
@@ -17,7 +17,7 @@ from clew.bridges.gymnasium.build import GYMNASIUM, EnvBuilder, build, call
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import close_quietly, os_exit_raises
+from clew.bridges.gymnasium.processes import close_quietly, os_exit_raises, time_limit
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
 from clew.bridges.gymnasium.vector import OnlyEnvironment
@@ -25,7 +25,7 @@ from clew.bridges.jax_packages import is_packaged
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, one_line, parameters_of, require_at_least
-from clew.names import METRICS, resolve
+from clew.names import MASK, METRICS, resolve
 
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -84,6 +84,24 @@ class GymnasiumTask:
             UserError: its actions have no masks.
         """
         return ActionMasks.of(wrappers, self.action_space)
+
+    def unused_mask(self, wrappers: WrapperConfig, timeout: float) -> bool:
+        """Whether `info` says which actions are allowed, and no wrapper reads it.
+
+        An environment is built and reset to see that, in at most so many seconds; where it fails,
+        whoever plays in it says why.
+        """
+        masked = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
+        if not masked or wrappers.action_mask is not None:
+            return False
+        with contextlib.suppress(Exception, SystemExit), _undoing_changes(self.name):
+            with time_limit(timeout):
+                env = self.single(replace(wrappers, video_every=0))
+                try:
+                    return MASK in env.reset(seed=0)[1]
+                finally:
+                    close_quietly(env)
+        return False
 
     def open(
         self,
