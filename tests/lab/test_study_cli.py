@@ -13,6 +13,7 @@ from clew.cli import run
 from clew.cli.study_output import StudyTable, report
 from clew.errors import UserError
 from clew.lab.grid import Pack, Standing, StudyResult, read_results
+from clew.lab.grid.progress import format_standing
 from clew.lab.grid.runner import Failure
 from clew.lab.studies.published import first_seeds
 from requested import requested
@@ -178,3 +179,6 @@ def test_the_table_of_a_terminal_shows_every_model_and_what_is_in_progress() -> 
         assert part in told
     assert "and 2 more" in told and "worker 0 [process 3] died" in told
     assert "159/1113 runs  3 failed  12,346 steps/s  1m01s so far  2h01m left" in told
+    first = standing._replace(finished=0, failed=0, rate=0.0, seconds_left=None)
+    assert format_standing(first) == "0/1113 runs  starting and compiling  1m01s so far"
+    assert format_standing(first._replace(working={})) == "0/1113 runs  1m01s so far"

@@ -91,11 +91,14 @@ class StudyLines(StudyProgress):
 
 
 def format_standing(standing: Standing) -> str:
-    """One line: runs, failures, rate and time left."""
+    """One line: runs, failures, rate and time left; what is done while there is no rate yet."""
     words = [f"{standing.finished}/{standing.total} runs"]
     if standing.failed:
         words.append(f"{standing.failed} failed")
-    words.append(f"{standing.rate:,.0f} steps/s")
+    if standing.rate:
+        words.append(f"{standing.rate:,.0f} steps/s")
+    elif standing.working:
+        words.append("starting and compiling")
     words.append(f"{format_seconds(standing.seconds)} so far")
     if standing.seconds_left is not None:
         words.append(f"{format_seconds(standing.seconds_left)} left")
