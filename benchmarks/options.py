@@ -4,8 +4,9 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from clew.cli import ENDINGS, report_error
 from clew.cli.tables import show
-from clew.errors import UserError, require_at_least
+from clew.errors import require_at_least
 from clew.report.document import Measured, NothingMeasured
 from clew.report.files import write_measured
 
@@ -44,8 +45,7 @@ def run(
     except NothingMeasured as failed:
         print(f"no figures: {failed}", file=sys.stderr)
         return 1
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except ENDINGS as error:
+        return report_error(error)
     show(found, as_json=given.json, note=quick_note if given.quick else "")
     return 0

@@ -1,11 +1,13 @@
 """The command line of benchmarks that are studies: a plan, into a folder."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.options import described
 
+from clew.cli import ENDINGS, report_error
 from clew.lab.grid import Study, StudyResult, run_study
 from clew.lab.studies.popgym.grid import SIZES
 from clew.lab.studies.published import GridOptions
@@ -20,6 +22,8 @@ def run_plan(
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> StudyResult:
     """Runs what is missing of the plan that the command line names, by default the first.
+
+    A mistake ends the script as it ends a command of clew.
 
     Args:
         about: of `--help`, the benchmark's docstring.
@@ -38,9 +42,12 @@ def run_plan(
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    plan, added = plans[given.plan](), GridOptions(add_memory=tuple(given.add_memory))
-    study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
-    new = [name for name in study.models if name not in plan.models]
-    study = study.only(given.models and [*given.models, *new])
-    study = replace(study, seeds=tuple(range(first, first + given.seeds)))
-    return run_study(study, given.folder, workers=given.workers)
+    try:
+        plan, added = plans[given.plan](), GridOptions(add_memory=tuple(given.add_memory))
+        study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
+        new = [name for name in study.models if name not in plan.models]
+        study = study.only(given.models and [*given.models, *new])
+        study = replace(study, seeds=tuple(range(first, first + given.seeds)))
+        return run_study(study, given.folder, workers=given.workers)
+    except ENDINGS as error:
+        sys.exit(report_error(error))

@@ -12,6 +12,7 @@ import json
 import sys
 from pathlib import Path
 
+from clew.cli import ENDINGS, report_error
 from clew.cli.tables import log, show
 from clew.errors import UserError, require_at_least, unknown_name
 from clew.report.document import NothingMeasured
@@ -122,12 +123,11 @@ def main(args: list[str]) -> int:
         found = report(plan, 1 if given.quick else 3, log, families, earlier)
         if given.output:
             write_measured(found, given.output)
-    except UserError as mistake:
-        print(f"error: {mistake}", file=sys.stderr)
-        return 2
     except NothingMeasured as failed:
         print(f"no figures: {failed}", file=sys.stderr)
         return 1
+    except ENDINGS as error:
+        return report_error(error)
     show(found, as_json=given.json, note=QUICK_NOTE if given.quick else "")
     return 0
 

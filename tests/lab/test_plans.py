@@ -33,3 +33,19 @@ def test_sizes_may_be_those_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None
     study = asked(monkeypatch, words, "", modern_memories.PLANS, sizes=sizes)
     assert study.models["wide"].memory_options == study.models["transformer"].memory_options
     assert {**study.models}.keys() - modern_memories.long().models.keys() == {"wide"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--models", "gro"], "gro"),
+        (["--add-memory", "own=own_lru:None"], "own_lru"),
+    ],
+)
+def test_a_mistake_ends_as_a_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        asked(monkeypatch, words, "", {"lists": lists.lists})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and line.startswith("error: ") and says in line

@@ -48,6 +48,9 @@ COMMANDS = {
 }
 """Every command with what it does; its module `clew.cli.<name>` has `main(args)`."""
 
+ENDINGS = (UserError, KeyboardInterrupt, OSError)
+"""What ends a command with a line and not with a traceback."""
+
 TRAINING = ("demo", "study", "sweep", "train")
 """Commands whose work is worth more than what they print: they go on without a reader."""
 
@@ -115,18 +118,27 @@ def run(args: list[str]) -> int:
             code = dispatch(args)
             print(end="", flush=True)
             return code
-    except UserError as mistake:
-        notes = [*notes_of(mistake), *notes_of(mistake.__cause__ or Exception())]
-        say("\n".join([f"error: {mistake}", *notes]))
-        return 2
-    except KeyboardInterrupt as interrupt:
-        say(f"\n{interrupt}" if interrupt.args else "\ninterrupted")
-        return 130
-    except BrokenPipeError:
+    except ENDINGS as error:
+        return report_error(error)
+
+
+def report_error(error: BaseException) -> int:
+    """Says on standard error why a command has ended; its exit code.
+
+    Args:
+        error: one of `ENDINGS`.
+    """
+    if isinstance(error, BrokenPipeError):
         return 0  # the reader, such as `head`, has what it wants
-    except OSError as error:
+    if isinstance(error, KeyboardInterrupt):
+        say(f"\n{error}" if error.args else "\ninterrupted")
+        return 130
+    if isinstance(error, OSError):
         say(f"error: {system_error(error)}")
         return 2
+    notes = [*notes_of(error), *notes_of(error.__cause__ or Exception())]
+    say("\n".join([f"error: {error}", *notes]))
+    return 2
 
 
 @contextlib.contextmanager
