@@ -287,6 +287,37 @@ def test_flicker_blanks_whole_observations_but_not_what_is_shown_beside():
         np.testing.assert_array_equal(seen.observation[name], plain.observation[name])
 
 
+class Nesting(Counting):
+    """Observes the same in a Dict within a Dict."""
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        numbers = spaces.Box(-1.0, 99.0, (3,), np.float32)
+        inner = spaces.Dict({"deep": numbers, "bits": spaces.Box(0, 1, (2,), np.uint8)})
+        return spaces.Dict({"inner": inner, "outer": numbers})
+
+    def observe(self, state):
+        numbers = super().observe(state)
+        inner = {"deep": numbers, "bits": jnp.ones(2, jnp.uint8)}
+        return {"inner": inner, "outer": numbers}
+
+
+def test_noise_and_flicker_reach_a_dict_within_a_dict():
+    env = wrap(Nesting(), WrapperConfig(noise=0.5))
+    plain, noisy = many(Nesting()).observation, many(env).observation
+    drawn = [noisy["inner"]["deep"] - plain["inner"]["deep"], noisy["outer"] - plain["outer"]]
+    for one in drawn:
+        assert abs(one.std() - 0.5) < 0.02
+    assert abs(np.corrcoef(drawn[0].ravel(), drawn[1].ravel())[0, 1]) < 0.03
+    np.testing.assert_array_equal(noisy["inner"]["bits"], plain["inner"]["bits"])
+    space: Any = env.observation_space
+    assert np.isposinf(space["inner"]["deep"].high).all() and env.observation_size == 8
+    assert space["inner"]["bits"] == Nesting().observation_space["inner"]["bits"]
+    seen = many(wrap(Nesting(), WrapperConfig(flicker=0.3))).observation
+    blank = seen["inner"]["bits"].sum(-1) == 0
+    assert abs(blank.mean() - 0.3) < 0.02 and not seen["outer"][blank].any()
+
+
 def test_all_observations_may_be_blank():
     """The probability as a whole number, which JAX's draws do not take."""
     assert not many(wrap(Counting(), WrapperConfig(flicker=1))).observation.any()

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
 
-from clew.envs.spaces import named_spaces
+from clew.envs.spaces import parts_of
 
 Observation = PyTree[Array]
 """What an agent sees: a flat float32 vector, or what `Environment.observation_space` says."""
@@ -260,7 +260,7 @@ class Wrapper(Environment):
     def __init__(self, env: Environment):
         self.env = env
         self.num_actions, self.metric_names = env.num_actions, env.metric_names
-        parts = named_spaces(self.observation_space).values()
+        parts = parts_of(self.observation_space)
         self.observation_size = sum(int(np.prod(part.shape or (), dtype=int)) for part in parts)
 
     @abc.abstractmethod

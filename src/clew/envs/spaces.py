@@ -116,13 +116,22 @@ def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:
     return dict(space.spaces) if isinstance(space, spaces.Dict) else {BARE: space}
 
 
+def parts_of(space: spaces.Space) -> list[spaces.Space]:
+    """A Dict's spaces, those of Dicts within it too; any other space by itself."""
+    if not isinstance(space, spaces.Dict):
+        return [space]
+    return [part for inner in space.values() for part in parts_of(inner)]
+
+
+def is_float_box(space: spaces.Space) -> bool:
+    """Whether a space is a float32 Box."""
+    return isinstance(space, spaces.Box) and space.dtype == np.float32
+
+
 def float_boxes(space: spaces.Space) -> dict[str, spaces.Box]:
     """Those of the named spaces that are float32 Boxes."""
-    return {
-        name: box
-        for name, box in named_spaces(space).items()
-        if isinstance(box, spaces.Box) and box.dtype == np.float32
-    }
+    named: dict[str, Any] = named_spaces(space)
+    return {name: box for name, box in named.items() if is_float_box(box)}
 
 
 def kept(space: spaces.Space, keep: tuple[int, ...] | None) -> spaces.Space:

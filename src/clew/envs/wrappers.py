@@ -5,7 +5,8 @@ The wrappers of Gymnasium environments, which take all of the settings, are in
 """
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,9 +26,10 @@ from clew.envs.spaces import (
     bare,
     choice_sizes,
     encoded_actions,
-    float_boxes,
+    is_float_box,
     kept,
     named_spaces,
+    parts_of,
     space_without,
     take_entry,
 )
@@ -213,8 +215,7 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
         space = with_noise(space)
     if config.normalise_observations:
         clip = config.observation_clip
-        found = _require_floats("normalise_observations", space)
-        space = _with(space, dict.fromkeys(found, (-clip, clip)))
+        space = _with_floats("normalise_observations", space, clip)
     if config.flicker:
         space = with_blanks(space)
     if not config.shows_previous:
@@ -228,15 +229,16 @@ def with_noise(space: spaces.Space) -> spaces.Space:
     Raises:
         UserError: there are none.
     """
-    return _with(space, dict.fromkeys(_require_floats("noise", space), (-np.inf, np.inf)))
+    return _with_floats("noise", space, np.inf)
 
 
-def _require_floats(setting: str, space: spaces.Space) -> dict[str, spaces.Box]:
-    """The float Boxes of a space, which a setting is for."""
-    found = float_boxes(space)
-    if not found:
+def _with_floats(setting: str, space: spaces.Space, limit: float) -> spaces.Space:
+    """The space with this limit, upwards and downwards, of its float Boxes."""
+    if not any(map(is_float_box, parts_of(space))):
         raise UserError(f"{setting} finds no float Box in {space}")
-    return found
+    return _changed(
+        space, lambda _, part: _box(part, -limit, limit) if is_float_box(part) else part
+    )
 
 
 def with_blanks(space: spaces.Space) -> spaces.Space:
@@ -245,21 +247,27 @@ def with_blanks(space: spaces.Space) -> spaces.Space:
     Raises:
         UserError: a part of it is no Box: a category of number 0 would be one like another.
     """
-    limits = {}
-    for name, part in named_spaces(space).items():
+
+    def blank(name: str, part: spaces.Space) -> spaces.Space:
         if not isinstance(part, spaces.Box):
             raise UserError(f"flicker blanks Boxes, and {name} is observed as {part}")
-        limits[name] = np.minimum(part.low, 0), np.maximum(part.high, 0)
-    return _with(space, limits)
+        return _box(part, np.minimum(part.low, 0), np.maximum(part.high, 0))
+
+    return _changed(space, blank)
 
 
-def _with(space: spaces.Space, limits: Mapping[str, tuple[Any, Any]]) -> spaces.Space:
-    """The space with other limits of some of its Boxes."""
-    named: dict[str, Any] = named_spaces(space)
-    for name, (low, high) in limits.items():
-        box = named[name]
-        named[name] = spaces.Box(low, high, box.shape, box.dtype.type)
-    return spaces.Dict(named) if isinstance(space, spaces.Dict) else named[BARE]
+def _changed(
+    space: spaces.Space, change: Callable[[str, Any], spaces.Space], name: str = BARE
+) -> spaces.Space:
+    """The space with a change of each part, by its name, also in a Dict within a Dict."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _changed(part, change, key) for key, part in space.items()})
+    return change(name, space)
+
+
+def _box(box: spaces.Box, low: Any, high: Any) -> spaces.Box:
+    """The Box with other limits."""
+    return spaces.Box(low, high, box.shape, box.dtype.type)
 
 
 def with_previous(
@@ -405,16 +413,23 @@ class NoiseAndFlicker(Wrapper):
 
     def _disturbed(self, observation: Any, key: Array) -> Any:
         key, blank_key = jax.random.split(jax.random.fold_in(key, DISTURBANCE))
-        named = dict(observation) if isinstance(observation, dict) else {BARE: observation}
+        seen = observation
         if self.noise:
-            for index, name in enumerate(float_boxes(self.env.observation_space)):
-                seen = jnp.asarray(named[name])
-                drawn = jax.random.normal(jax.random.fold_in(key, index), seen.shape, seen.dtype)
-                named[name] = seen + self.noise * drawn
+            keys = (jax.random.fold_in(key, index) for index in itertools.count())
+            seen = self._noisy(self.env.observation_space, seen, keys)
         if self.flicker:
             blank = jax.random.bernoulli(blank_key, self.flicker)
-            named = {n: jnp.where(blank, jnp.zeros_like(x), x) for n, x in named.items()}
-        return named if isinstance(observation, dict) else named[BARE]
+            seen = jax.tree.map(lambda x: jnp.where(blank, jnp.zeros_like(x), x), seen)
+        return seen
+
+    def _noisy(self, space: spaces.Space, seen: Any, keys: Iterator[Array]) -> Any:
+        """What is seen of a space, under noise; a key for each float Box."""
+        if isinstance(space, spaces.Dict):
+            return {name: self._noisy(part, seen[name], keys) for name, part in space.items()}
+        if not is_float_box(space):
+            return seen
+        seen = jnp.asarray(seen)
+        return seen + self.noise * jax.random.normal(next(keys), seen.shape, seen.dtype)
 
 
 class Allowed(NamedTuple):
