@@ -254,6 +254,18 @@ def test_notes_end_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         say("played")
 
 
+def test_help_has_no_line_breaks_of_the_code_and_says_whose_tables(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    """tyro takes a line that begins with an option for an item of a list."""
+    with pytest.raises(SystemExit):
+        run(["sweep", "--help"])
+    said = capsys.readouterr().out
+    assert "--trials 40 --steps 3e5 --seeds 2. A setting" in said
+    said = " ".join(said.replace("│", " ").split())
+    assert '"Table A.3" is Pramanik\'s (2023), for Memory Maze. They count only with ppo.' in said
+
+
 def test_help_of_a_command(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stop:
         run(["help", "runs"])

@@ -28,21 +28,21 @@ from clew.output import (
 )
 
 COMMANDS = {
-    "demo": "see in a minute or two that memory matters: train with one and without, draw both",
+    "demo": "see in a minute or two that memory matters: train with one and without, plot both",
     "train": "train agents and record the run; or resume a run (--resume)",
     "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
     "export": "write a run's policy as files that run without JAX, or verify such files",
     "sweep": "search settings of clew train, and show the best with fresh seeds beside the default",
     "study": "run a published study's grid of models, settings and seeds, or resume it",
-    "report": "make one page of studies: tables beside the published ones, figures, tests, claims",
+    "report": "make a page of studies: tables beside the published ones, figures, tests, claims",
     "watch": "make a video of an episode with value, policy and what the agent remembers",
     "inspect": "show what an agent remembers: influence of the past, memory length, probes",
     "runs": "list the runs of a folder",
-    "compare": "draw the learning curves of runs into one picture, with what each reached",
-    "advise": "say which memory to take for a task, by what rows show",
+    "compare": "plot the learning curves of runs, or train several memories and compare them",
+    "advise": "say which memory to take for a task, from what was measured",
     "models": "list the memory models with their costs, or show one with its options",
     "envs": "list the tasks with their options",
-    "check": "run the laws on a memory model, also on one of your own",
+    "check": "test that a memory model, or one of your own, obeys the laws",
     "cost": "count what each memory costs, beside what was published and what is compiled",
     "bench": "measure how fast each memory acts, learns and trains on this machine",
 }

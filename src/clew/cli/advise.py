@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from clew.agents.network import Agent
     from clew.interact.task import Task
 
-ABOUT = """Says which memory to take, by what has to be remembered, with the rows that it rests on,
-and where nothing is known says that. With a task, given as for clew train, it shows the task as an
-agent sees it, how long an untrained agent's episodes are, and a clew compare for it. Nothing is
-trained."""
+ABOUT = """Says which memory to take, by what has to be remembered, and with the results that this
+rests on; where nothing is known it says so. With a task, given as for clew train, it shows the task
+as an agent sees it, how long an untrained agent's episodes are, and a clew compare for it. Nothing
+is trained."""
 
 EPISODES, LONGEST, FIRST, PATIENCE = 16, 5_000, 200, 300.0
 """Episodes that are played, and steps after which one is given up; where the task is stepped in
@@ -50,7 +50,7 @@ class AdviseCommand:
     env: str = ""
     """A task's name, as for clew train; without one everything that is known is listed."""
     need: tuple[str, ...] = ()
-    """What has to be remembered, if you know it, in words of that list: cue, recent, pairs, hidden,
+    """What has to be remembered, if you know it, one or several of: cue, recent, pairs, hidden,
     trials, replaced, noise, sequence, nothing, list, tries, counts, places, done, credit."""
     json: bool = False
     """Print JSON instead of text."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -39,7 +39,7 @@ SHARED_BY_LAYERS = ("hidden_size", "num_layers")
 class CheckCommand:
     """Options of `clew check`."""
 
-    what: tyro.conf.Positional[str] = ""
+    what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
     """A model's name, or module:Class, a memory of your own, as for clew train --memory. A function
     without a parameter input_size is called with the options alone."""
     options: dict[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -20,11 +20,11 @@ from clew.run.sharding import open_devices
 
 ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
 in the last tenth of its training; runs that are still training can be compared too. With --memories
-it trains them first, every one with the same settings (all options of clew train), and adds how
-probably one is better than another, and a page: clew compare --env ENV --memories lstm gru none
---seeds 5 --steps 1e6. With --learners it trains one memory by several learners, each with its own
-settings (--ppo.epochs 2): clew compare --env ENV --learners ppo pqn r2d2 --memory gru. The same
-command again resumes where it was stopped."""
+it trains them first, every one with the same settings, and adds how probably one is better than
+another, and a page: clew compare --env ENV --memories lstm gru none --seeds 5 --steps 1e6. With
+--learners it trains one memory by several learners, each with its own settings (--ppo.epochs 2):
+clew compare --env ENV --learners ppo pqn r2d2 --memory gru. The same command again resumes where
+it was stopped. Both take the options of clew train: clew compare --memories gru --help."""
 
 METRICS = ("success", "return")
 SEEDS = 5
@@ -37,7 +37,7 @@ SUMMARY = ("env", "memory", "seeds", "steps", "seconds", "rate", "final")
 class CompareCommand:
     """Options of `clew compare`."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]] = ()
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...")] = ()
     """The runs' folders, or their names in the folder of runs."""
     run_dir: str = "runs"
     """Folder that holds the folders of runs."""

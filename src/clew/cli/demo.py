@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from clew.cli.parse import parse
 from clew.errors import counted, require_at_least
 
-ABOUT = """Trains agents with a memory (AReLiT) and agents without on a short T-Maze, evaluates both
-on fresh episodes and plots their learning curves. After Ctrl-C it continues where it stopped."""
+ABOUT = """Trains agents with a memory (AReLiT) and agents without one on a short T-Maze, evaluates
+both on fresh episodes and plots their learning curves. After Ctrl-C the same command goes on where
+it stopped."""
 
 INTRODUCTION = """A T-Maze: at the start a cue says up or down; 19 steps of corridor later the agent
 must turn that way. It never sees the cue again, so without memory it can only guess.

@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -29,8 +29,8 @@ ABOUT = "Lists the tasks with their options, or describes one."
 class EnvsCommand:
     """Options of `clew envs`."""
 
-    name: tyro.conf.Positional[str] = ""
-    """Describe this task."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
+    """A task to describe; without one all are listed."""
     env_options: dict[str, Any] = field(default_factory=dict)
     """With these options, as for clew train; those that it needs must be given."""
     json: bool = False

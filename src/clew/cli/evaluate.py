@@ -18,7 +18,7 @@ class EvaluateCommand(RunOptions):
     episodes: int = 200
     """Episodes for every seed."""
     max_steps: int = 100_000
-    """Steps that an episode may take; the evaluation ends at a longer one."""
+    """Steps that an episode may take; a longer one ends the evaluation with an error."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
     json: bool = False

@@ -9,8 +9,8 @@ from clew.errors import UserError, require_at_least, require_rate
 from clew.run.folder import CONFIG
 
 ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
-one zip. --verify checks the files of an export, replays its golden episode and has a C++ compiler
-read its header, if there is one."""
+one zip. --verify checks the files of an export, replays its golden episode (what it was shown
+and answered when it was exported) and has a C++ compiler read its header, if there is one."""
 
 
 @dataclass(frozen=True)

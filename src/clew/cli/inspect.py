@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -25,7 +25,7 @@ JSON and CSV."""
 class InspectCommand(PlayOptions):
     """Options of `clew inspect`."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]] = ()
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...")] = ()
     """Folders of runs, or their names in runs/; several are also compared."""
     episodes: int = 200
     """Fresh episodes that are played and probed."""

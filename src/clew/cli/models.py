@@ -3,7 +3,7 @@
 import inspect
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -24,14 +24,15 @@ INPUT_SIZE = 16
 class ModelsCommand:
     """Options of `clew models`."""
 
-    name: tyro.conf.Positional[str] = ""
-    """Show this model's options, with their defaults, and its mathematics."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
+    """A model whose options, with their defaults, and mathematics are shown; without one all are
+    listed."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of the model NAME, to see what they cost."""
+    """Options of that model, to see what they cost."""
     input_size: int = INPUT_SIZE
     """Size of one observation; the T-Maze's is 16."""
     layout: bool = False
-    """Show the parameters and the state of the model NAME: attribute, axes and shape of each."""
+    """Show the parameters and the state of that model: attribute, axes and shape of each."""
     study: str = ""
     """Show the whole agents of a study, with encoder and heads, instead: a name that clew study
     knows."""

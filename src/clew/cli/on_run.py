@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -15,8 +15,9 @@ class PlayOptions:
     """Options of a command that plays with trained agents."""
 
     checkpoint: str = ""
-    """Update or file name of the checkpoint, or best: the agents whose latest 100 episodes of
-    training earned most, each seed's own. Empty takes the newest good one."""
+    """The checkpoint: its file name, the number of its update, or best, which takes of every seed
+    the agent as it was when its latest 100 episodes of training had earned most. Empty takes the
+    newest that is not damaged."""
     seed: int = 0
     """Seed of the episodes that are played, and of sampled actions."""
     trust: bool = False
@@ -27,7 +28,7 @@ class PlayOptions:
 class RunOptions(PlayOptions):
     """Options of a command on one run."""
 
-    run: tyro.conf.Positional[str] = ""
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")] = ""
     """The run's folder, or its name in runs/."""
 
 

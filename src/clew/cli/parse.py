@@ -60,7 +60,7 @@ def parse(
             parsed, rest = tyro.cli(
                 kind,
                 prog=prog,
-                description=about,
+                description=" ".join(about.split()),
                 args=migrated(args),
                 default=default,
                 return_unknown_args=True,

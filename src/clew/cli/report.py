@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import tyro
 
@@ -17,7 +18,9 @@ report.html, report.md, tables/*.csv and figures/*.png and .svg."""
 class ReportCommand:
     """Options of `clew report`."""
 
-    folders: tyro.conf.Positional[tuple[str, ...]] = ()
+    folders: Annotated[
+        tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="STUDY ...")
+    ] = ()
     """Folders of studies, or their names in runs/; each becomes a section."""
     output: str = ""
     """Folder to write to; empty is report/ in the first of the folders."""

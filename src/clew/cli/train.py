@@ -42,8 +42,8 @@ class Memories(TrainingOptions):
     memories: tuple[str, ...] = ()
     """Memories to compare, by name or module:Class, in place of --memory."""
     trust: bool = False
-    """With --start-from: import the code that that run's settings name, even if this machine has
-    not trained it."""
+    """With --start-from: import the code that the settings of that run name, even if this machine
+    has not trained it."""
     json: bool = False
     """Print JSON instead of tables."""
 
@@ -59,11 +59,11 @@ class TrainCommand(TrainingOptions):
     """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
     for --asynchronous.ray."""
     trust: bool = False
-    """With --resume or --start-from: import the code that that run's settings name, even if this
-    machine has not trained it."""
+    """With --resume or --start-from: import the code that the settings of that run name, even if
+    this machine has not trained it."""
     cpu_threads: int = 0
-    """Threads to compute on; 0 takes one for each core. Several runs side by side are faster with
-    as many threads together as there are cores."""
+    """Threads to compute on; 0 takes one for each core. Of several runs side by side each is best
+    given its share of the cores."""
 
 
 def main(args: list[str]) -> int:

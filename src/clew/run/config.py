@@ -132,15 +132,15 @@ class TrainConfig(LearnerSettings):
     """How actors and learner share the work; it counts only with runner async."""
     start_from: str = ""
     """A run whose agent to begin with: its folder, its name or one of its checkpoint files; empty
-    begins with fresh weights. Arrays must fit. What the wrappers have learned goes with it; the
-    optimiser, what is replayed and all counts begin anew. If it has several seeds, as many begin
-    with them one by one; in studies and sweeps it must have one."""
+    begins with fresh weights. Its arrays must have the same shapes. What the wrappers have learned
+    comes along; the optimiser, what is replayed and all counts begin anew. If it has several seeds,
+    this run needs as many, each beginning with one; in studies and sweeps it must have one."""
     steps: int = 500_000
     """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
     """Independent agents trained side by side in one compiled program."""
     devices: int = 0
-    """Devices to compute on. Seeds are divided between them if N divides their number, otherwise
+    """Devices to compute on. The seeds are divided between them if that leaves none over, otherwise
     the environments of each seed. 0 chooses: for a task written in JAX one per CPU core, as many as
     divide the seeds. config.json records the number."""
     device_threads: str = "auto"

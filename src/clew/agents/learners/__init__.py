@@ -24,6 +24,12 @@ LEARNERS: dict[str, type[Learner]] = {
 OWN_METRIC = "learner."
 """How the metrics of a learner of your own begin in rows, where no other learner has them."""
 
+
+def _about(kind: type) -> str:
+    """The docstring of a class, on one line."""
+    return " ".join((kind.__doc__ or "").split())
+
+
 if TYPE_CHECKING:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,7 @@ else:
                 learner.settings,
                 dataclasses.field(
                     default_factory=learner.settings,
-                    metadata={"help": f"Settings of {name}; they count only with that algorithm."},
+                    metadata={"help": f"{_about(learner.settings)} They count only with {name}."},
                 ),
             )
             for name, learner in LEARNERS.items()
