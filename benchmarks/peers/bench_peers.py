@@ -18,7 +18,7 @@ from clew.errors import UserError, require_at_least, unknown_name
 from clew.report.document import NothingMeasured
 from clew.report.files import write_measured
 from comparison.compare import QUICK, Plan
-from comparison.document import QUICK_NOTE, Comparison, from_data, report
+from comparison.document import QUICK_NOTE, PeerComparison, from_data, report
 from comparison.families import FAMILIES, Family
 
 
@@ -54,7 +54,7 @@ def plan_of(given: argparse.Namespace) -> Plan:
     return plan
 
 
-def earlier_of(folder: Path | None) -> Comparison:
+def earlier_of(folder: Path | None) -> PeerComparison:
     """What a folder holds of an earlier comparison.
 
     Raises:

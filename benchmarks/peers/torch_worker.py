@@ -16,7 +16,7 @@ from serve import Arrays, Sizes, serve
 from torch_subject import cell_gradients, count, fill_cell, on_best_threads, tensor
 
 
-class Cell:
+class RecurrentLayer:
     """`torch.nn.LSTM` or `torch.nn.GRU`, which have no input for starts."""
 
     takes_starts = False
@@ -180,8 +180,8 @@ def fill_heads(model: Any, arrays: Arrays) -> None:
 
 if __name__ == "__main__":
     subjects = {
-        "torch.lstm": lambda sizes, arrays: Cell(nn.LSTM, sizes, arrays),
-        "torch.gru": lambda sizes, arrays: Cell(nn.GRU, sizes, arrays),
+        "torch.lstm": lambda sizes, arrays: RecurrentLayer(nn.LSTM, sizes, arrays),
+        "torch.gru": lambda sizes, arrays: RecurrentLayer(nn.GRU, sizes, arrays),
         "sb3-contrib.policy": Policy,
     }
     serve(("torch", "sb3-contrib"), {n: on_best_threads(b) for n, b in subjects.items()})

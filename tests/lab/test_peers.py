@@ -18,7 +18,7 @@ from clew.report.files import write_measured
 from comparison import processes
 from comparison.compare import Row, agreements, agrees, compare, measure
 from comparison.document import (
-    Comparison,
+    PeerComparison,
     as_data,
     document,
     from_data,
@@ -38,11 +38,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comparison.compare.PAUSE", 0.0)
 
 
-def compared(facts: dict[str, Any] | None = None) -> Comparison:
+def compared(facts: dict[str, Any] | None = None) -> PeerComparison:
     library = FakeLibrary(facts or {}, {})
     found, rows, rates = compare((FAMILY,), PLAN, library, lambda: 1e11, lambda what: None)
     machine = {"cores": 2, "processor": "x86"}
-    return Comparison(machine, PLAN, {"torch": "2"}, rates, found, rows)
+    return PeerComparison(machine, PLAN, {"torch": "2"}, rates, found, rows)
 
 
 def test_subjects_take_turns_and_who_is_ahead_is_told() -> None:
@@ -106,7 +106,7 @@ def test_several_widths_and_environments_are_points_of_their_own(tmp_path: Path)
     points = [(row.width, row.envs) for row in learned]
     assert points == [(3, 2), (3, 5), (6, 2), (6, 5)]
     assert len(rows) == 4 * (len(learned) + 2)  # and one step at each width
-    several = Comparison({"cores": 2, "processor": "x86"}, plan, {}, rates, found, rows)
+    several = PeerComparison({"cores": 2, "processor": "x86"}, plan, {}, rates, found, rows)
     text = markdown(several)
     assert "Width 3 and 6, 2 and 5 environments learning" in text
     assert "| 4 x 5, width 6 | 10.0 [10.0, 10.0] |" in text and "| one step, width 3 |" in text
@@ -120,7 +120,7 @@ def test_a_comparison_is_added_to_an_earlier_one() -> None:
     earlier, library = compared(), FakeLibrary({"torch.lstm": {"skipped": "no room"}}, {})
     plan = PLAN._replace(lengths=(8, 16))
     found, rows, rates = compare((FAMILY,), plan, library, lambda: 2e11, lambda what: None)
-    both = joined(earlier, Comparison({"cores": 2}, plan, {"flax": "3"}, rates, found, rows))
+    both = joined(earlier, PeerComparison({"cores": 2}, plan, {"flax": "3"}, rates, found, rows))
     assert both.plan.lengths == (4, 8, 16) and both.versions == {"torch": "2", "flax": "3"}
     assert len(both.rows) == 4 * 4 and len(both.agreements) == 4
     of_torch = {r.length: r for r in both.rows if r.subject == "torch.lstm" and r.mode == "learn"}

@@ -17,7 +17,7 @@ from clew.run.asynchronous.heartbeat import HangDetector, Heartbeat
 from clew.run.asynchronous.pool import ActorRollout, Ready
 from clew.run.asynchronous.program import merged
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.asynchronous.shared import Layout, Versions, shared_bytes
+from clew.run.asynchronous.shared import ByteLayout, Versions, shared_bytes
 from clew.run.build import make_parts, make_task
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.hosted import FaultBudget
@@ -31,7 +31,7 @@ TREE = {
 
 def test_a_tree_is_read_as_it_was_written() -> None:
     """Shapes, types and values; another tree is refused."""
-    layout = Layout(TREE)
+    layout = ByteLayout(TREE)
     memory = np.zeros(layout.size, np.uint8)
     layout.write(memory, TREE)
     read = layout.views(memory)
@@ -46,7 +46,7 @@ def test_a_tree_is_read_as_it_was_written() -> None:
 
 def test_nobody_reads_half_of_a_version() -> None:
     """Readers without any lock beside a writer that never rests."""
-    layout = Layout({"x": np.zeros(50_000, np.int64)})
+    layout = ByteLayout({"x": np.zeros(50_000, np.int64)})
     memory = shared_bytes(multiprocessing.get_context("spawn"), Versions.size(layout))
     writer, reader = Versions(memory, layout), Versions(memory, layout)
     writer.write(1, {"x": np.full(50_000, 1)})

@@ -19,7 +19,7 @@ from comparison.processes import WorkerFailed, Workers, peers_python
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
-class Comparison(NamedTuple):
+class PeerComparison(NamedTuple):
     """The results of one run."""
 
     machine: dict[str, Any]
@@ -36,7 +36,7 @@ def report(
     repeats: int,
     log: Callable[[str], None],
     families: Sequence[Family] = FAMILIES,
-    earlier: Comparison | None = None,
+    earlier: PeerComparison | None = None,
 ) -> Measured:
     """Measures families by turns.
 
@@ -61,7 +61,7 @@ def report(
 
 def measure_all(
     plan: Plan, repeats: int, log: Callable[[str], None], families: Sequence[Family]
-) -> Comparison:
+) -> PeerComparison:
     """Everything that is compared; see `report`."""
     peers_python()
     with Workers() as workers:
@@ -72,10 +72,10 @@ def measure_all(
         for subject in dict.fromkeys(s for family in families for s in family.subjects):
             versions |= workers.of(subject).ask("libraries")
     machine = device() | {"commit": git_commit()}
-    return Comparison(machine, plan, versions, rates, agreements, rows)
+    return PeerComparison(machine, plan, versions, rates, agreements, rows)
 
 
-def joined(earlier: Comparison, later: Comparison) -> Comparison:
+def joined(earlier: PeerComparison, later: PeerComparison) -> PeerComparison:
     """Both; where they have the same point, the later one's."""
 
     def place(row: Row) -> tuple[Any, ...]:
@@ -87,7 +87,7 @@ def joined(earlier: Comparison, later: Comparison) -> Comparison:
         name: tuple(sorted({*getattr(earlier.plan, name), *getattr(later.plan, name)}))
         for name in ("lengths", "widths", "envs")
     }
-    return Comparison(
+    return PeerComparison(
         later.machine,
         later.plan._replace(**sizes),
         earlier.versions | later.versions,
@@ -97,7 +97,7 @@ def joined(earlier: Comparison, later: Comparison) -> Comparison:
     )
 
 
-def document(found: Comparison) -> Measured:
+def document(found: PeerComparison) -> Measured:
     """A comparison as `peers.json`, `peers.md` and `peers.png`."""
     return Measured(
         "peers",
@@ -118,7 +118,7 @@ def _half_of_memory() -> int:
         return 2**62
 
 
-def tables(found: Comparison) -> list[Table]:
+def tables(found: PeerComparison) -> list[Table]:
     """All tables."""
     return [
         checks_table(found.agreements, found.versions),
@@ -127,13 +127,13 @@ def tables(found: Comparison) -> list[Table]:
     ]
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(found: PeerComparison) -> list[str]:
     """Where a peer is ahead, and what could not be measured."""
     ahead, missing = peers_ahead(found.rows), not_measured(found.rows)
     return (ahead or ["No peer is ahead of clew at any point."]) + missing
 
 
-def heading(found: Comparison) -> str:
+def heading(found: PeerComparison) -> str:
     """What was measured on which machine."""
     plan, machine, rates = found.plan, found.machine, sorted(found.product_rates)
     return (
@@ -148,25 +148,25 @@ def _listed(sizes: Sequence[int]) -> str:
     return " and ".join(str(size) for size in sizes)
 
 
-def markdown(found: Comparison) -> str:
+def markdown(found: PeerComparison) -> str:
     """All tables and sentences."""
     parts = [heading(found) + ".", "", *(plain_table(table) for table in tables(found))]
     parts.append("**Where a peer is ahead, and what was not measured**\n")
     return "\n".join(parts + [f"- {line}" for line in sentences(found)]) + "\n"
 
 
-def as_data(found: Comparison) -> dict[str, Any]:
+def as_data(found: PeerComparison) -> dict[str, Any]:
     """For JSON; each row also has who is ahead."""
     rows = [row._asdict() | {"ahead": row.ahead} for row in found.rows]
     return found._asdict() | {"rows": rows}
 
 
-def from_data(data: dict[str, Any]) -> Comparison:
+def from_data(data: dict[str, Any]) -> PeerComparison:
     """The comparison of `peers.json`."""
     plan: dict[str, Any] = {
         n: tuple(x) if isinstance(x, list) else x for n, x in data["plan"].items()
     }
-    return Comparison(
+    return PeerComparison(
         data["machine"],
         Plan(**plan),
         data["versions"],

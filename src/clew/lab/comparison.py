@@ -48,7 +48,7 @@ LEARNER = Kind(
 )
 
 
-class Comparison(NamedTuple):
+class ComparisonResult(NamedTuple):
     """What came of it."""
 
     summaries: dict[str, dict[str, Any]]
@@ -156,7 +156,7 @@ def compare(
     kind: Kind = MEMORY,
     *,
     trust: bool = False,
-) -> Comparison:
+) -> ComparisonResult:
     """Trains what is not trained yet, and writes compare.png and compare.html beside the runs.
 
     Args:
@@ -192,7 +192,7 @@ def compare(
     title = f"{config.env}, {counted(config.seeds, 'seed')}"
     rows = {memory: read_rows(path) for memory, path in paths.items()}
     picture = plot_runs(rows, place / "compare.png", title)
-    result = Comparison(summaries, better, metric, picture, place / "compare.html")
+    result = ComparisonResult(summaries, better, metric, picture, place / "compare.html")
     blocks = _blocks(result, rows, has, kind)
     made_by = f"Made by clew compare, clew {version('clew')}."
     write_text(result.page, page(f"{kind.several} on {title}", blocks, {}, made_by))
@@ -206,7 +206,7 @@ def _scores(summary: dict[str, Any], metric: str) -> np.ndarray:
 
 
 def _blocks(
-    result: Comparison, rows: Mapping[str, Any], metrics: Sequence[str], kind: Kind
+    result: ComparisonResult, rows: Mapping[str, Any], metrics: Sequence[str], kind: Kind
 ) -> list[Block]:
     first = next(iter(result.summaries.values()))
     text = (

@@ -30,7 +30,7 @@ from clew.run.asynchronous.actor import (
 )
 from clew.run.asynchronous.heartbeat import HEARTBEAT_BYTES, HangDetector, Heartbeat
 from clew.run.asynchronous.pool import ActorPool, ActorRollout, Ready
-from clew.run.asynchronous.shared import Layout, Versions, as_array, shared_bytes
+from clew.run.asynchronous.shared import ByteLayout, Versions, as_array, shared_bytes
 from clew.run.hosted import FaultBudget
 from clew.run.programs import keep_programs
 
@@ -101,8 +101,8 @@ class _Worker:
         self._link, self._opening = start.link, start.opening
         self._heartbeat = Heartbeat(as_array(start.heartbeat))
         self._heartbeat.begin()
-        self._versions = Versions(start.versions, Layout(start.params))
-        self._layout = Layout(start.gathered)
+        self._versions = Versions(start.versions, ByteLayout(start.params))
+        self._layout = ByteLayout(start.gathered)
         self._slots = [as_array(slot) for slot in start.slots]
         self._ahead = len(self._slots) - 1
         self._turn, self._unlearned = 0, 0
@@ -165,7 +165,7 @@ class _Running:
     def __init__(self, context: Any, start: ActorStart):
         self.number, task = start.spec.number, start.spec.task
         self.link, theirs = context.Pipe()
-        layout = Layout(start.gathered)
+        layout = ByteLayout(start.gathered)
         self._slots = [layout.views(as_array(slot)) for slot in start.slots]
         self.heartbeat = Heartbeat(as_array(start.heartbeat))
         self._turn = 0
@@ -214,7 +214,7 @@ class ProcessPool(ActorPool):
         config = specs[0].config
         self._specs, self._config = specs, config
         self._context = multiprocessing.get_context(start_method(PRELOADED))
-        self._params, layout = params, Layout(params)
+        self._params, layout = params, ByteLayout(params)
         with self._started():
             self._block = shared_bytes(self._context, Versions.size(layout))
         self._versions = Versions(self._block, layout)
@@ -264,7 +264,7 @@ class ProcessPool(ActorPool):
         return [running.process.pid or 0 for running in self._running]
 
     def _start(self, spec: ActorSpec) -> _Running:
-        size = Layout(self._gathered).size
+        size = ByteLayout(self._gathered).size
         heartbeat = shared_bytes(self._context, HEARTBEAT_BYTES)
         ahead = self._config.asynchronous.ahead
         slots = [shared_bytes(self._context, size) for _ in range(ahead + 1)]

@@ -21,7 +21,7 @@ HEADER = 4
 READ_SECONDS = 60.0
 
 
-class Layout:
+class ByteLayout:
     """Where in a block of bytes the leaves of a tree of arrays are.
 
     Args:
@@ -87,7 +87,7 @@ class Versions:
         layout: of the tree.
     """
 
-    def __init__(self, memory: Any, layout: Layout):
+    def __init__(self, memory: Any, layout: ByteLayout):
         whole = as_array(memory)
         self._layout = layout
         self._newest = np.frombuffer(whole, np.int64, 1)
@@ -97,7 +97,7 @@ class Versions:
         self._buffers = [whole[b : b + layout.size] for b in begins]
 
     @staticmethod
-    def size(layout: Layout) -> int:
+    def size(layout: ByteLayout) -> int:
         """Bytes that are needed."""
         return 3 * ALIGNED + 2 * layout.size
 

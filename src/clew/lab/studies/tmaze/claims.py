@@ -46,7 +46,7 @@ def scores_of(edition: Edition) -> OneBudget:
 
 
 @dataclass(frozen=True)
-class Range:
+class RangeClaim:
     """A range of success rates that the thesis reports for an agent on some corridors."""
 
     figure: str
@@ -76,14 +76,14 @@ class Range:
 
 
 RANGES = (
-    Range("Figure 5.2", "gtrxl-256", CORRIDORS, 0.9, 1.0, "between 0.9 and 1.0"),
-    Range("Figure 5.2", "gtrxl-128", (120,), 0.9, 1.0, "near 1.0 at 120"),
-    Range("Figure 5.2", "gtrxl-128", CORRIDORS[1:], 0.4, 0.6, "quickly 0.5 above 120"),
-    Range("Figure 5.3", "lstm", CORRIDORS, 0.4, 0.6, "close to 0.5"),
-    Range("Figure 5.3", "gru", CORRIDORS[:4], 0.8, 1.0, "0.8 to 1.0 up to 180"),
-    Range("Figure 5.3", "gru", CORRIDORS[4:], 0.4, 0.8, "dropping to 0.5 above 180"),
-    Range("Figure 5.3", "relit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
-    Range("Figure 5.3", "arelit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
+    RangeClaim("Figure 5.2", "gtrxl-256", CORRIDORS, 0.9, 1.0, "between 0.9 and 1.0"),
+    RangeClaim("Figure 5.2", "gtrxl-128", (120,), 0.9, 1.0, "near 1.0 at 120"),
+    RangeClaim("Figure 5.2", "gtrxl-128", CORRIDORS[1:], 0.4, 0.6, "quickly 0.5 above 120"),
+    RangeClaim("Figure 5.3", "lstm", CORRIDORS, 0.4, 0.6, "close to 0.5"),
+    RangeClaim("Figure 5.3", "gru", CORRIDORS[:4], 0.8, 1.0, "0.8 to 1.0 up to 180"),
+    RangeClaim("Figure 5.3", "gru", CORRIDORS[4:], 0.4, 0.8, "dropping to 0.5 above 180"),
+    RangeClaim("Figure 5.3", "relit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
+    RangeClaim("Figure 5.3", "arelit", CORRIDORS, 0.8, 1.0, "between 0.8 and 1.0"),
 )
 """Source: Pramanik (2023), sections 5.1.3 and 5.1.4, 50 seeds, 10M steps. "Close to 0.5" and
 "quickly 0.5" are taken as 0.4 to 0.6, "near 1.0" as 0.9 to 1, "dropping to 0.5" as 0.4 to 0.8."""
