@@ -160,7 +160,7 @@ def page() -> str:
     parts = ["# Which memory?", _all()["before"].strip()]
     rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
     table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
-    parts += ["\n".join(table), _all()["picture"].strip()]
+    parts += ["\n".join(table), _all()["picture"].strip(), _all()["scores"].strip()]
     rows = [
         f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
         for one in tried()
