@@ -17,7 +17,12 @@ from clew.bridges.gymnasium.build import GYMNASIUM, EnvBuilder, build, call
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import close_quietly, os_exit_raises, time_limit
+from clew.bridges.gymnasium.processes import (
+    close_quietly,
+    is_ctrl_c,
+    os_exit_raises,
+    time_limit,
+)
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
 from clew.bridges.gymnasium.vector import OnlyEnvironment
@@ -94,13 +99,16 @@ class GymnasiumTask:
         masked = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
         if not masked or wrappers.action_mask is not None:
             return False
-        with contextlib.suppress(Exception, SystemExit), _undoing_changes(self.name):
-            with time_limit(timeout):
+        try:
+            with _undoing_changes(self.name), time_limit(timeout):
                 env = self.single(replace(wrappers, video_every=0))
                 try:
                     return MASK in env.reset(seed=0)[1]
                 finally:
                     close_quietly(env)
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
         return False
 
     def open(
