@@ -47,7 +47,7 @@ class FakeRay:
         def call(*args):
             reference = f"{name} {sum(n == name for n, _ in self.called)}"
             self.called.append((name, args))
-            if name == "Notebook":
+            if name == "ProgressActor":
                 return SimpleNamespace(read=self._callable("read"))
             return reference
 

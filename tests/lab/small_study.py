@@ -69,8 +69,8 @@ def begun(folder: Path) -> list[tuple[str, str, int]]:
 def run_pretended(folder: Path, workers: int = 2, study: Study | None = None, progress=None):
     """Runs the study with pretended work."""
     os.environ["PRETEND_FOLDER"] = str(folder)
-    crew = LocalWorkers(folder / "logs", workers, work="pretended_work:pretend")
-    return run_study(study or small_study(), folder, workers=crew, progress=progress)
+    pool = LocalWorkers(folder / "logs", workers, work="pretended_work:pretend")
+    return run_study(study or small_study(), folder, workers=pool, progress=progress)
 
 
 if __name__ == "__main__":

@@ -112,15 +112,15 @@ def test_a_study_that_is_told_to_stop_goes_on(tmp_path: Path) -> None:
     while len(list(tmp_path.glob("runs/*/checkpoints/update-*.clew"))) < 2:
         assert process.poll() is None
         time.sleep(0.05)
-    crew = workers_of(process.pid)
+    pool = workers_of(process.pid)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) != 0
     deadline = time.monotonic() + 20
-    while (left := [p for p, above, _ in processes() if p in crew or above in crew]) and (
+    while (left := [p for p, above, _ in processes() if p in pool or above in pool]) and (
         time.monotonic() < deadline
     ):
         time.sleep(0.1)
-    assert crew and not left
+    assert pool and not left
     finished = len(read_results(tmp_path))
     result = run_study(pixel_study(steps=60_000), tmp_path, progress=QuietStudy())
     assert finished < 2 == len(result.rows) == len(read_results(tmp_path))

@@ -74,8 +74,8 @@ def connect(cluster, ray, tmp_path):
 
 def run_pretended(folder: Path, progress=None, study=None):
     """Runs the small study with pretended work on the cluster that this process is connected to."""
-    crew = RayWorkers(work="pretended_work:pretend")
-    return run_study(study or small_study(), folder, workers=crew, progress=progress or Watch())
+    pool = RayWorkers(work="pretended_work:pretend")
+    return run_study(study or small_study(), folder, workers=pool, progress=progress or Watch())
 
 
 def assert_whole(result, study=None) -> None:
@@ -94,9 +94,9 @@ class TestCluster:
     def test_the_same_study_gives_the_same_rows(self, cluster, tmp_path) -> None:
         study, watch = small_study(episodes=40), Watch()
         cluster.wait_for_nodes()
-        with closing(RayWorkers(cluster.address)) as crew:
-            assert crew.size == 2
-            found = run_study(study, tmp_path / "ray", workers=crew, progress=watch)
+        with closing(RayWorkers(cluster.address)) as pool:
+            assert pool.size == 2
+            found = run_study(study, tmp_path / "ray", workers=pool, progress=watch)
         local = LocalWorkers(tmp_path / "logs", 2)
         wanted = run_study(study, tmp_path / "local", workers=local, progress=Watch())
         assert_whole(found)
@@ -135,15 +135,15 @@ class TestCluster:
     def test_nodes_that_join_are_used(self, cluster, connect, tmp_path) -> None:
         cluster.wait_for_nodes()
         connect(seconds=1.0)
-        crew, sizes, added = RayWorkers(work="pretended_work:pretend"), [], []
+        pool, sizes, added = RayWorkers(work="pretended_work:pretend"), [], []
 
         def join(standing) -> None:
-            sizes.append(crew.size)
+            sizes.append(pool.size)
             if not added:
                 added.append(cluster.add_node(**NODE))
 
         try:
-            assert_whole(run_study(small_study(), tmp_path, workers=crew, progress=Watch(join)))
+            assert_whole(run_study(small_study(), tmp_path, workers=pool, progress=Watch(join)))
         finally:
             cluster.remove_node(added[0])
         assert sizes[0] == 2 and sizes[-1] == 3
@@ -182,9 +182,9 @@ class TestCluster:
 
     def test_work_that_leads_nowhere_stops_the_study(self, connect, tmp_path) -> None:
         connect()
-        crew = RayWorkers(work="no_such_module:work")
+        pool = RayWorkers(work="no_such_module:work")
         with pytest.raises(UserError, match="could not start: .*no_such_module"):
-            run_study(small_study(), tmp_path, workers=crew, progress=Watch())
+            run_study(small_study(), tmp_path, workers=pool, progress=Watch())
 
     def test_the_command_finds_a_memory_in_the_current_folder(
         self, cluster, ray, tmp_path, monkeypatch

@@ -291,9 +291,9 @@ def test_a_failure_by_hand_that_lacks_something_is_left_out(tmp_path: Path) -> N
 def test_workers_that_cannot_start_stop_the_study(tmp_path) -> None:
     from clew.lab.grid import LocalWorkers
 
-    crew = LocalWorkers(tmp_path / "logs", 1, work="no_such_module:work")
+    pool = LocalWorkers(tmp_path / "logs", 1, work="no_such_module:work")
     with pytest.raises(UserError, match="worker 0 .*could not start.*no_such_module"):
-        run_study(small_study(), tmp_path, workers=crew, progress=QuietStudy())
+        run_study(small_study(), tmp_path, workers=pool, progress=QuietStudy())
 
 
 def test_a_script_without_a_guard_is_told_of_it(tmp_path, monkeypatch) -> None:

@@ -71,7 +71,7 @@ def trained(path: Path) -> list[tuple[str, str, int]]:
 @pytest.fixture
 def kills(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill puts nothing back, and a trial counts as lost after two seconds."""
-    monkeypatch.setattr(TrialDatabase, "put_back", lambda search, attempts: None)
+    monkeypatch.setattr(TrialDatabase, "requeue", lambda search, attempts: None)
     for module in (storage, sweep_module):
         monkeypatch.setattr(module, "GRACE", 1)
         monkeypatch.setattr(module, "HEARTBEAT", 1)
@@ -181,7 +181,7 @@ def living(path: Path) -> Iterator[None]:
     """Heartbeats of the first two trials, as if their process lived."""
     with open_storage(path) as storage:
         search = TrialDatabase(storage, "gru", small_sweep().config, {}, 6)
-        with search.held([Batch(0, {}, {0: 0, 1: 1})]):
+        with search.leased([Batch(0, {}, {0: 0, 1: 1})]):
             yield
 
 

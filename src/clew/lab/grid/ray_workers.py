@@ -11,7 +11,7 @@ from typing import Any
 from clew.errors import UserError
 from clew.lab.grid.jobs import Job
 from clew.lab.grid.packs import Pack
-from clew.lab.grid.worker import Notebook, work_off
+from clew.lab.grid.worker import ProgressActor, run_task
 from clew.lab.grid.workers import WORK, Event, Workers, one_thread
 from clew.run import cluster
 
@@ -47,26 +47,28 @@ class RayWorkers(Workers):
         self._work = work
         self._keys = itertools.count()
         self._running: dict[Any, _Task] = {}
-        self._news: dict[int, tuple[str, float]] = {}
+        self._reports: dict[int, tuple[str, float]] = {}
         self._open = True
         environment = {"env_vars": cluster.environment(**one_thread())}
-        self._task = self._ray.remote(num_cpus=1, max_retries=0, runtime_env=environment)(work_off)
+        self._task = self._ray.remote(num_cpus=1, max_retries=0, runtime_env=environment)(run_task)
         # It may be restarted on another node: what it forgets is not needed.
-        notebook = self._ray.remote(num_cpus=0, max_restarts=-1, runtime_env=environment)(Notebook)
-        self._notebook = notebook.remote()
-        self._reading = self._notebook.read.remote()
+        actor = self._ray.remote(num_cpus=0, max_restarts=-1, runtime_env=environment)(
+            ProgressActor
+        )
+        self._progress = actor.remote()
+        self._reading = self._progress.read.remote()
         self._count()
 
     def submit(self, pack: Pack, job: Job) -> None:
         task = _Task(next(self._keys), pack)
         with _answering():
-            ref = self._task.remote(self._work, json.dumps(job), task.key, self._notebook)
+            ref = self._task.remote(self._work, json.dumps(job), task.key, self._progress)
         self._running[ref] = task
 
     def next(self, timeout: float) -> Event | None:
         tasks = {task.key: task for task in self._running.values()}
-        while self._news:
-            key, (worker, share) = self._news.popitem()
+        while self._reports:
+            key, (worker, share) = self._reports.popitem()
             if key in tasks:  # else it ended before this was read
                 tasks[key].worker = worker
                 return Event("progress", tasks[key].pack, worker, share=share)
@@ -86,7 +88,7 @@ class RayWorkers(Workers):
             return  # the connection was lost, and any call would wait for a new one
         for ref in self._running:
             self._ray.cancel(ref, force=True)
-        self._ray.kill(self._notebook)
+        self._ray.kill(self._progress)
         if self._connected:
             self._ray.shutdown()
 
@@ -104,12 +106,12 @@ class RayWorkers(Workers):
         return Event(pack=task.pack, worker=task.worker, **message)
 
     def _read(self, timeout: float) -> None:
-        """Reads the notebook, and asks it again."""
+        """Reads the progress of all tasks, and asks it again."""
         try:
-            self._news |= self._ray.get(self._reading)
+            self._reports |= self._ray.get(self._reading)
         except self._ray.exceptions.RayError:
             time.sleep(timeout)  # its node has died; it will be restarted
-        self._reading = self._notebook.read.remote()
+        self._reading = self._progress.read.remote()
         self._count()
 
     def _count(self) -> None:

@@ -128,10 +128,10 @@ def run_study(
             for line in [*file.mended, *changed_code(study, file.rows, path)]:
                 listener.message(line)
             if session.queue:
-                crew = _workers(study, workers, path)
-                session.saves = study.resumable or crew.saves
-                with nullcontext() if keep_workers else closing(crew):
-                    _work(session, crew, listener, stop.is_set, how_to_go_on)
+                pool = _workers(study, workers, path)
+                session.saves = study.resumable or pool.saves
+                with nullcontext() if keep_workers else closing(pool):
+                    _work(session, pool, listener, stop.is_set, how_to_go_on)
             listener.report(_standing(session))
         finally:
             listener.close()
@@ -215,7 +215,7 @@ def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers
 
 def _work(
     session: _Session,
-    crew: Workers,
+    pool: Workers,
     listener: StudyProgress,
     stopped: Callable[[], bool],
     how_to_go_on: str,
@@ -225,12 +225,12 @@ def _work(
     while session.queue or session.shares:
         if stopped():
             raise _interrupted(session, how_to_go_on)
-        while session.queue and len(session.shares) < crew.size:
+        while session.queue and len(session.shares) < pool.size:
             pack = session.queue.pop(0)
             session.shares[pack] = 0.0
             folder = session.path if session.saves else None
-            crew.submit(pack, make_job(session.study, pack, folder))
-        event = crew.next(0.2)
+            pool.submit(pack, make_job(session.study, pack, folder))
+        event = pool.next(0.2)
         if event is not None and not (event.kind == "died" and stopped()):
             _take(session, event, listener)
         if time.monotonic() - reported >= 1.0:

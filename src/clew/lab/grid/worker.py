@@ -20,8 +20,8 @@ from clew.names import resolve
 
 ACTIVE = "CLEW_STUDY_WORKER"
 """Set in every worker: a script that runs a study when imported would run it there again."""
-READING_SECONDS = 1.0
-"""Time that a reading of the notebook takes, which keeps the study from reading all the time."""
+POLL_SECONDS = 1.0
+"""Least time between two readings of the progress of tasks on a cluster."""
 
 
 def main(work: str) -> None:
@@ -82,31 +82,31 @@ def _failure(error: Exception, begun: bool) -> dict[str, Any]:
     return {"kind": "failed", "error": text.strip() or type(error).__name__, "begun": begun}
 
 
-class Notebook:
-    """An actor to which tasks write how far they are, for the study to read."""
+class ProgressActor:
+    """An actor to which tasks report how far they are, for the study to read."""
 
     def __init__(self) -> None:
-        self._notes: dict[int, tuple[str, float]] = {}
+        self._reports: dict[int, tuple[str, float]] = {}
 
-    async def write(self, key: int, worker: str, share: float) -> None:
-        """Notes which worker has a task, and the fraction of its training that is complete."""
-        self._notes[key] = (worker, share)
+    async def report(self, key: int, worker: str, share: float) -> None:
+        """Keeps which worker has a task, and the fraction of its training that is complete."""
+        self._reports[key] = (worker, share)
 
     async def read(self) -> dict[int, tuple[str, float]]:
-        """What was written since the last reading; takes a moment."""
-        await asyncio.sleep(READING_SECONDS)
-        notes, self._notes = self._notes, {}
-        return notes
+        """What was reported since the last reading; takes a moment."""
+        await asyncio.sleep(POLL_SECONDS)
+        reports, self._reports = self._reports, {}
+        return reports
 
 
-def work_off(work: str, job: str, key: int, notebook: Any) -> str:
+def run_task(work: str, job: str, key: int, progress: Any) -> str:
     """One job as a task, from JSON to JSON: an event like those of a local worker.
 
     Args:
         work: "package.module:function" that makes rows of a job.
         job: of `clew.lab.grid.jobs.make_job`, as JSON.
-        key: under which the notebook knows it.
-        notebook: handle of the `Notebook`.
+        key: of the task in reports.
+        progress: handle of the `ProgressActor`.
 
     Raises:
         UserError: if `work` cannot be resolved; an error of the work itself is an event.
@@ -114,7 +114,7 @@ def work_off(work: str, job: str, key: int, notebook: Any) -> str:
     worker = f"process {os.getpid()} on {platform.node()}"
 
     def report(share: float) -> None:
-        notebook.write.remote(key, worker, share)
+        progress.report.remote(key, worker, share)
 
     report(0.0)
     run_job = resolve(work)

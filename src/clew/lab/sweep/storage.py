@@ -45,7 +45,7 @@ def import_optuna() -> Any:
         raise UserError(f"clew sweep needs Optuna: {INSTALL}") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    warnings.filterwarnings("ignore", "Heartbeat of storage")  # `TrialDatabase.held` records it
+    warnings.filterwarnings("ignore", "Heartbeat of storage")  # `TrialDatabase.leased` records it
     return optuna
 
 
@@ -241,16 +241,16 @@ class TrialDatabase:
         return max(0, self.trials - len(begun))
 
     @property
-    def lost(self) -> int:
+    def stale(self) -> int:
         """Trials to take so that one has all that wait of a batch that a process has left."""
-        self._put_back_lost()
+        self._requeue_stale()
         # In the order in which they are asked for, which is Optuna's.
         trials = sorted(self._trials().values(), key=lambda trial: trial.number)
         waiting = [t.user_attrs.get(BATCH) for t in trials if t.state.name == "WAITING"]
         first = next((batch for batch in waiting if batch is not None), None)
         return 0 if first is None else len(waiting) - waiting[::-1].index(first)
 
-    def _put_back_lost(self) -> None:
+    def _requeue_stale(self) -> None:
         """Has trials wait whose process was lost: no heartbeat, or a kill before the first."""
         with self._readable():
             self._optuna.storages.fail_stale_trials(self._study)
@@ -309,8 +309,8 @@ class TrialDatabase:
         return [batch for batch in batches.values() if batch.attempts]
 
     @contextlib.contextmanager
-    def held(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """Records heartbeats, and in the end puts back what has not ended."""
+    def leased(self, batches: Sequence[Batch]) -> Iterator[None]:
+        """Records heartbeats of trials, and in the end requeues those that have not ended."""
         attempts = [attempt for batch in batches for attempt in batch.attempts.values()]
         stop = threading.Event()
         thread = threading.Thread(target=self._beat, args=(attempts, stop), daemon=True)
@@ -320,7 +320,7 @@ class TrialDatabase:
         finally:
             stop.set()
             thread.join()
-            self.put_back(attempts)
+            self.requeue(attempts)
 
     def _beat(self, attempts: Sequence[int], stop: threading.Event) -> None:
         identifiers = [self._identifier(attempt) for attempt in attempts]
@@ -329,7 +329,7 @@ class TrialDatabase:
                 with contextlib.suppress(Exception):  # a database that is busy or away for a while
                     self.storage.record_heartbeat(identifier)
 
-    def put_back(self, attempts: Sequence[int]) -> None:
+    def requeue(self, attempts: Sequence[int]) -> None:
         """Has those of some trials that have not ended wait for another process."""
         for attempt in attempts:
             self._retry(attempt)
@@ -362,7 +362,7 @@ class TrialDatabase:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def locked_when_free(path: Path) -> Iterator[None]:
     """Waits until no other process of this folder counts or asks."""
     with contextlib.ExitStack() as stack:
         while True:

@@ -32,12 +32,12 @@ from clew.lab.sweep.storage import (
     Batch,
     SweepTrial,
     TrialDatabase,
-    alone,
+    locked_when_free,
     open_storage,
 )
 from clew.lab.sweep.trials import (
     TASK,
-    Crew,
+    StudyRunner,
     Trained,
     is_compiled,
     last_tenth,
@@ -182,7 +182,7 @@ class _Session(NamedTuple):
 
     sweep: Sweep
     path: Path
-    crew: Crew
+    runner: StudyRunner
     searches: dict[str, TrialDatabase]
     at_once: int
 
@@ -238,11 +238,11 @@ def run_sweep(
         stack.callback(listener.leave)
         if workers is None or isinstance(workers, int):
             workers = stack.enter_context(closing(LocalWorkers(path / LOGS, workers)))
-        crew = Crew(workers, listener, score, how_to_go_on)
+        runner = StudyRunner(workers, listener, score, how_to_go_on)
         mixable = any(lane_names(s.config, s.vary) for s in searches.values())
         at_once = sweep.at_once or (LANES if compiled and mixable else max(1, workers.size))
-        session = _Session(sweep, path, crew, searches, at_once)
-        with alone(path):
+        session = _Session(sweep, path, runner, searches, at_once)
+        with locked_when_free(path):
             _agree(path, sweep)
             for search in searches.values():
                 defaults = {name: value_of(search.config, name) for name in search.vary}
@@ -276,12 +276,12 @@ def _search(session: _Session) -> None:
     """Trains batches of trials until nothing is left to begin, or to take from a lost process."""
     idle: float | None = None
     while True:
-        with alone(session.path):
+        with locked_when_free(session.path):
             memory, batches = _next_batches(session)
         search = session.searches[memory]
         if batches:
             idle = None
-            with search.held(batches):
+            with search.leased(batches):
                 for batch in batches:
                     _train(session, memory, batch)
             continue
@@ -290,7 +290,7 @@ def _search(session: _Session) -> None:
             return
         if idle is None:
             idle = time.monotonic()
-            session.crew.progress.message(
+            session.runner.progress.message(
                 f"{counted(running, 'trial')} with other processes: waiting up to "
                 f"{GRACE + HEARTBEAT} seconds to see whether these are still there"
             )
@@ -301,8 +301,8 @@ def _next_batches(session: _Session) -> tuple[str, list[Batch]]:
     """What a lost process has left, else new trials of the memory with the most to begin."""
     seed = session.sweep.config.seed
     for memory, search in session.searches.items():
-        if lost := search.lost:
-            return memory, search.ask(lost, seed)
+        if stale := search.stale:
+            return memory, search.ask(stale, seed)
     memory = max(session.searches, key=lambda name: session.searches[name].left)
     search = session.searches[memory]
     return memory, search.ask(min(session.at_once, search.left), seed)
@@ -324,10 +324,10 @@ def _train(session: _Session, memory: str, batch: Batch) -> None:
             configs[number] = made
     if not attempts:
         return
-    session.crew.progress.enter(_standing(session))
+    session.runner.progress.enter(_standing(session))
     path = session.path / TRIALS / f"{folder.slug(memory)}-{batch.number}"
     lanes = lane_names(search.config, search.vary)
-    for number, found in train_trials(configs, attempts, lanes, path, session.crew):
+    for number, found in train_trials(configs, attempts, lanes, path, session.runner):
         search.end(attempts[number], found.scores, found.error)
         _report(session, memory, number)
 
@@ -354,9 +354,9 @@ def _report(session: _Session, memory: str, number: int) -> None:
     """A line on a trial that has ended."""
     tried = session.searches[memory].tried()
     trial, best = next(trial for trial in tried if trial.number == number), best_of(tried)
-    came = trial.error if trial.score is None else f"{session.crew.score} {trial.score:.4g}"
+    came = trial.error if trial.score is None else f"{session.runner.score} {trial.score:.4g}"
     beside = f" (best {best.score:.4g}, trial {best.number})" if best else ""
-    session.crew.progress.message(
+    session.runner.progress.message(
         f"{memory}, trial {number}: {came}{beside}: {text_of(trial.values)}"
     )
 
@@ -370,10 +370,10 @@ def best_of(tried: Sequence[SweepTrial]) -> SweepTrial | None:
 def _finish(session: _Session) -> SweepResult:
     """The best and the default of every memory with fresh seeds, unless others still search."""
     tried = {memory: search.tried() for memory, search in session.searches.items()}
-    result = SweepResult(session.path, session.crew.score, tried, {})
+    result = SweepResult(session.path, session.runner.score, tried, {})
     open_still = [t for trials in tried.values() for t in trials if t.state == "running"]
     if open_still:
-        session.crew.progress.message(
+        session.runner.progress.message(
             f"{counted(len(open_still), 'trial')} with other processes; the last of these trains "
             "the best with fresh seeds"
         )
@@ -392,15 +392,15 @@ def _finish(session: _Session) -> SweepResult:
         config = replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
         default, winner = _model_names(memory, trial)
         models |= {default: config, winner: with_settings(config, trial.values)}
-    session.crew.progress.enter({model: (0, config.seeds) for model, config in models.items()})
+    session.runner.progress.enter({model: (0, config.seeds) for model, config in models.items()})
     evaluation = Evaluation(session.sweep.episodes, greedy=True)
-    study = runs_study(models, session.crew, evaluation)
+    study = runs_study(models, session.runner, evaluation)
     try:
-        found = session.crew.run(study, session.path / FINAL)
+        found = session.runner.run(study, session.path / FINAL)
     except UserError as error:
         if not isinstance(error.__cause__, BlockingIOError):
             raise
-        session.crew.progress.message("another process trains the best with fresh seeds")
+        session.runner.progress.message("another process trains the best with fresh seeds")
         return result
     if found.failures:
         raise UserError(f"{found.failures[0].pack}: {found.failures[0].error}")

@@ -25,8 +25,8 @@ class Trained(NamedTuple):
     """Why there are none; a run that diverges, or in which no episode ends, has none."""
 
 
-class Crew(NamedTuple):
-    """Who trains, and who hears of it."""
+class StudyRunner(NamedTuple):
+    """Runs the studies of a sweep one after the other, on the same workers."""
 
     workers: Workers
     """That whoever made them closes."""
@@ -57,7 +57,7 @@ def train_trials(
     wanted: Collection[int],
     lanes: Sequence[str],
     path: Path,
-    crew: Crew,
+    runner: StudyRunner,
 ) -> Iterator[tuple[int, Trained]]:
     """Trains trials with all their seeds; what is finished in the folder is not run again.
 
@@ -67,13 +67,13 @@ def train_trials(
             called, does not depend on what has ended.
         lanes: settings of the learner, with their group, that may differ within one program.
         path: the folder of their rows and runs.
-        crew: who trains.
+        runner: trains them.
 
     Yields:
         Each trial's number, and what it came to.
     """
-    for study, numbers in _studies(configs, wanted, lanes, crew):
-        result = crew.run(study, path)
+    for study, numbers in _studies(configs, wanted, lanes, runner):
+        result = runner.run(study, path)
         errors = {
             (failure.pack.model, setting): failure.error
             for failure in result.failures
@@ -81,7 +81,7 @@ def train_trials(
         }
         for key, number in numbers.items():
             rows = [r for r in result.rows if (r["model"], r["setting"]) == key]
-            yield number, trained(rows, len(study.seeds), crew.score, errors.get(key, ""))
+            yield number, trained(rows, len(study.seeds), runner.score, errors.get(key, ""))
 
 
 def trained(rows: Sequence[Row], seeds: int, score: str, error: str = "") -> Trained:
@@ -103,23 +103,26 @@ Numbers = dict[tuple[str, str], int]
 
 
 def _studies(
-    configs: Mapping[int, TrainConfig], wanted: Collection[int], lanes: Sequence[str], crew: Crew
+    configs: Mapping[int, TrainConfig],
+    wanted: Collection[int],
+    lanes: Sequence[str],
+    runner: StudyRunner,
 ) -> Iterator[tuple[Study, Numbers]]:
     """The trials as studies: each group of lanes, and then those that are trained alone."""
     groups: dict[str, list[int]] = {}
     for number, config in configs.items():
         groups.setdefault(_beside(config, lanes), []).append(number)
-    mixable = lanes and crew.workers.saves and is_compiled(next(iter(configs.values())))
+    mixable = lanes and runner.workers.saves and is_compiled(next(iter(configs.values())))
     alone = []
     for group in groups.values():
         left = [number for number in group if number in wanted]
         if mixable and group[1:] and left:
-            yield _lanes_study({number: configs[number] for number in left}, lanes, crew)
+            yield _lanes_study({number: configs[number] for number in left}, lanes, runner)
         else:
             alone += left
     if alone:
         names = {number: f"{slug(configs[number].memory)}-{number}" for number in sorted(alone)}
-        study = runs_study({name: configs[number] for number, name in names.items()}, crew)
+        study = runs_study({name: configs[number] for number, name in names.items()}, runner)
         yield study, {(name, TASK): number for number, name in names.items()}
 
 
@@ -129,7 +132,7 @@ def _beside(config: TrainConfig, lanes: Sequence[str]) -> str:
 
 
 def _lanes_study(
-    configs: Mapping[int, TrainConfig], lanes: Sequence[str], crew: Crew
+    configs: Mapping[int, TrainConfig], lanes: Sequence[str], runner: StudyRunner
 ) -> tuple[Study, Numbers]:
     """A group of trials as settings of a study, which trains them as lanes, seed by seed."""
     first = next(iter(configs.values()))
@@ -142,25 +145,25 @@ def _lanes_study(
         for number, config in configs.items()
     }
     model = slug(first.memory)
-    study = _study({model: first}, settings, crew, Evaluation(episodes=1), resumable=False)
+    study = _study({model: first}, settings, runner, Evaluation(episodes=1), resumable=False)
     return study, {(model, name): n for name, n in zip(settings, configs, strict=True)}
 
 
 def runs_study(
-    models: Mapping[str, TrainConfig], crew: Crew, evaluation: Evaluation | None = None
+    models: Mapping[str, TrainConfig], runner: StudyRunner, evaluation: Evaluation | None = None
 ) -> Study:
     """Trainings of one task as models of a study: runs of their own, or programs of a cluster."""
     first = next(iter(models.values()))
     settings = {TASK: Setting(first.env, first.env_options)}
-    saves = crew.workers.saves
+    saves = runner.workers.saves
     played = evaluation or Evaluation(episodes=int(not saves))
-    return _study(models, settings, crew, played, resumable=saves)
+    return _study(models, settings, runner, played, resumable=saves)
 
 
 def _study(
     models: Mapping[str, TrainConfig],
     settings: Mapping[str, Setting],
-    crew: Crew,
+    runner: StudyRunner,
     evaluation: Evaluation,
     *,
     resumable: bool,
@@ -173,7 +176,7 @@ def _study(
         seeds=tuple(range(first.seed, first.seed + first.seeds)),
         steps=first.steps,
         evaluation=evaluation,
-        score=crew.score,
+        score=runner.score,
         resumable=resumable,
         last_steps=max(1, first.steps // LAST),
     )
