@@ -86,7 +86,7 @@ bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a ma
 bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in PyTorch (about 5 minutes)
 	@test -x $(VENV)-torch/bin/python || { $(BIN)/python -m venv $(VENV)-torch && \
 		$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet torch==2.13.0 numpy; }
-	@$(BIN)/python benchmarks/against_torch.py --torch-python $(VENV)-torch/bin/python $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.against_torch --torch-python $(VENV)-torch/bin/python $(BENCH_ARGS)
 
 bench-peers: $(INSTALLED) $(VENV)-peers/.installed  ## compare with other libraries' memories (about 8 minutes)
 	@$(BIN)/python benchmarks/peers/bench_peers.py $(BENCH_ARGS)

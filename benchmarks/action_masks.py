@@ -1,7 +1,7 @@
 """Action masks beside penalties: what is learned, and that nothing forbidden is ever taken.
 
-    python benchmarks/action_masks.py learn --json results/action-masks/learn.jsonl
-    python benchmarks/action_masks.py hosted --json results/action-masks/hosted.jsonl
+    python -m benchmarks.action_masks learn --json results/action-masks/learn.jsonl
+    python -m benchmarks.action_masks hosted --json results/action-masks/hosted.jsonl
 
 Both play `permutation`: cards shown one by one, to be played in the same order. `learn` trains the
 same agent on it with masks, and without masks for each of some penalties of a forbidden action;
@@ -10,11 +10,12 @@ actions of the whole training, and 500 greedy episodes after it. `hosted` trains
 Gymnasium form, whose masks are in `info`, and counts the forbidden actions of a million steps.
 """
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from benchmarks.options import described
 
 import clew
 from clew.run.metrics import read_metrics
@@ -98,7 +99,7 @@ def hosted(steps: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Writes a row for each seed, or one."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = described(__doc__)
     parser.add_argument("what", choices=("learn", "hosted"))
     parser.add_argument("--steps", type=int, default=0, help="of each seed; 300,000 or 1,000,000")
     parser.add_argument("--seeds", type=int, default=8)

@@ -13,16 +13,16 @@ import argparse
 import itertools
 import json
 import os
-import subprocess
-import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from benchmarks.options import described
+from benchmarks.processes import answer
+
+from clew.cli.tables import log
 from clew.lab.bench.timing import by_turns, estimate, seconds_of
 
-HERE = Path(__file__).parent
 MEMORIES, LENGTHS, SEEDS = ("gtrxl", "lstm", "integrated"), (20, 70), (4, 5, 10)
 
 
@@ -62,16 +62,9 @@ def measure_clew(memory: str, length: int, seconds: float, core: int) -> dict[st
     }
 
 
-def _output_of(command: list[str]) -> dict[str, Any]:
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        sys.exit(run.stderr)
-    return json.loads(run.stdout.splitlines()[-1])
-
-
 def main() -> None:
     """Measures both by turns, and prints a table or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = described(__doc__)
     parser.add_argument("--torch-python", default=".venv-torch/bin/python")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0)
@@ -86,19 +79,16 @@ def main() -> None:
         return
     found: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
     for memory, length in itertools.product(given.memories, LENGTHS):
-        program = [memory, str(length)]
-        numbers = [str(given.seconds), str(given.core)]
-        settings = ["--seconds", numbers[0], "--core", numbers[1]]
+        program, seconds, core = [memory, str(length)], str(given.seconds), str(given.core)
+        torch = ["benchmarks/torch_loop.py", *program, seconds, core]
+        clew = ["-m", "benchmarks.against_torch", "--clew", *program]
+        clew += ["--seconds", seconds, "--core", core]
         measures = {
-            "torch": [given.torch_python, str(HERE / "torch_loop.py"), *program, *numbers],
-            "clew": [sys.executable, __file__, "--clew", *program, *settings],
+            "torch": partial(answer, torch, python=given.torch_python),
+            "clew": partial(answer, clew),
         }
-        print(f"{memory}, length {length}", file=sys.stderr)
-        found[memory, length] = by_turns(
-            {name: partial(_output_of, command) for name, command in measures.items()},
-            given.turns,
-            log=lambda turn: print(turn, file=sys.stderr),
-        )
+        log(f"{memory}, length {length}")
+        found[memory, length] = by_turns(measures, given.turns, log=log)
     rows = [_row(*program, turns) for program, turns in found.items()]
     if given.json:
         turns = {f"{memory}-{length}": both for (memory, length), both in found.items()}

@@ -3,16 +3,17 @@
 Agents that differ from each other in one of these, as published in everything else (8 environments,
 rollouts of 256 steps, gamma 0.99, lambda 0.95, time-outs end an episode):
 
-    python benchmarks/arelit_tmaze.py results/arelit-tmaze
+    python -m benchmarks.arelit_tmaze results/arelit-tmaze
 
 One training after the other on one core, resumable, in the order of `STAGES`: a million steps cost
 from one to two minutes of a core with the small agents, from four to ten with those of the thesis's
 size. `clew report results/arelit-tmaze` draws the curves.
 """
 
-import argparse
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+from benchmarks.options import described
 
 from clew import TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
@@ -138,9 +139,7 @@ STAGES = (
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("output", nargs="?", default="runs/arelit-tmaze", help="the study's folder")
     folder = parser.parse_args().output
     for stage in STAGES:

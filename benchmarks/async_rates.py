@@ -1,8 +1,8 @@
 """Environment steps per second of asynchronous training, by turns with the bare environments.
 
-    python benchmarks/async_rates.py --turns 5 --seconds 20 --json results.json \\
+    python -m benchmarks.async_rates --turns 5 --seconds 20 --json results.json \\
         --sample-factory .venv-sf/bin/python
-    python benchmarks/async_rates.py --env gymnasium:clew/MemoryMaze-9x9-v0 --envs 8
+    python -m benchmarks.async_rates --env gymnasium:clew/MemoryMaze-9x9-v0 --envs 8
 
 `bare` is as many processes as there are actors, which do nothing but step the same environments
 with random actions: what no learner can exceed. `clew` is `clew train --runner async`,
@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.options import described
+from benchmarks.processes import await_start, side_by_side
 
 from clew.lab.bench.timing import by_turns, estimate, ratio
 
@@ -49,15 +51,14 @@ FRAMES = re.compile(r"\[(\d{4}-[\d:, -]+)\].*Total num frames: (\d+)")
 
 
 def bare(env: str, envs: int, seconds: float) -> None:
-    """Steps environments one after another, once it reads a line; prints the steps per second."""
+    """Steps environments one after another, as others do; prints the steps per second."""
     from clew.bridges.gymnasium.task import gymnasium_task
 
     with gymnasium_task(env).open(envs, seed=0) as stream:
         stream.reset()
         rng, space = np.random.default_rng(0), stream.action_space
         draws = iter(rng.integers(space.n, size=(10_000, envs)))
-        print("ready", flush=True)
-        sys.stdin.readline()
+        await_start()
         steps, began = 0, time.perf_counter()
         while (passed := time.perf_counter() - began) < seconds:
             stream.step(next(draws, np.zeros(envs, np.int64)))
@@ -68,19 +69,8 @@ def bare(env: str, envs: int, seconds: float) -> None:
 def measure_bare(args: argparse.Namespace) -> float:
     """The rate of all processes together."""
     each = args.envs // args.actors
-    command = [sys.executable, "-P", __file__, "--env", args.env, "--envs", str(each), "--work"]
-    command += ["--seconds", str(args.seconds)]
-    workers = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(args.actors)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None and worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    return sum(json.loads(worker.communicate()[0]) for worker in workers)
+    words = ["-m", "benchmarks.async_rates", "--env", args.env, "--envs", str(each), "--work"]
+    return sum(side_by_side([[*words, "--seconds", str(args.seconds)]] * args.actors))
 
 
 @contextmanager
@@ -159,9 +149,7 @@ MEASURES = {"bare": measure_bare, "clew": measure_clew, "sample-factory": measur
 
 def main() -> None:
     """Measures by turns and prints a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = described(__doc__)
     parser.add_argument("--env", default="gymnasium:CartPole-v1")
     parser.add_argument("--actors", type=int, default=2)
     parser.add_argument("--envs", type=int, default=40)

@@ -1,18 +1,18 @@
 """Times of an update on one device and on several, by turns in one process.
 
-    XLA_FLAGS=--xla_force_host_platform_device_count=2 python benchmarks/devices.py --devices 2
+    XLA_FLAGS=--xla_force_host_platform_device_count=2 python -m benchmarks.devices --devices 2
 
 On real devices leave the flag out. Prints medians with their intervals and best times, in
 milliseconds.
 """
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from benchmarks.options import described
 
 from clew.agents.learners.a2c import A2CConfig
 from clew.lab.bench.timing import by_turns, estimate, seconds_of
@@ -52,7 +52,7 @@ def updating(config: TrainConfig, updates: int) -> Callable[[], float]:
 
 def main() -> None:
     """Prints a row for each case."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = described(__doc__)
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--updates", type=int, default=2)

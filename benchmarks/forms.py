@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
+from benchmarks.measured import publish
 from benchmarks.options import described
 
-from clew.cli.tables import show
 from clew.errors import UserError
 from clew.lab.costs.count import multiply_adds, state_size
 from clew.lab.studies.tmaze.models import PublishedReLiT
@@ -22,7 +22,6 @@ from clew.memory.arelit import AReLiT
 from clew.memory.kernels import Form
 from clew.memory.relit import ReLiT
 from clew.report.document import Measured, tabulate
-from clew.report.files import write_measured
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64, "eta": 4}
 MEMORIES: dict[str, Callable[..., Any]] = {
@@ -107,10 +106,7 @@ def main() -> None:
     parser.add_argument("--output", default="", help="write the table and JSON here")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     given = parser.parse_args()
-    found = forms_document()
-    if given.output:
-        write_measured(found, given.output)
-    show(found, as_json=given.json)
+    publish(forms_document(), given.output, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarks import options
+from benchmarks import measured
 from benchmarks.lengths import kernel_bytes
 from gymnasium import spaces
 from matplotlib.axes import Axes
@@ -375,7 +375,7 @@ def plan_of(given: argparse.Namespace) -> LearnerPlan:
 
 def options_of() -> argparse.ArgumentParser:
     """What can be chosen."""
-    parser = options.parser(__doc__ or "", repeats=6)
+    parser = measured.parser(__doc__, repeats=6)
     about = "of 100 frames in a timed gradient step, even; memory is always that of 32"
     parser.add_argument("--sequences", type=int, default=32, help=about)
     return parser
@@ -383,7 +383,7 @@ def options_of() -> argparse.ArgumentParser:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
-    return options.run(
+    return measured.run(
         options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
     )
 

@@ -12,7 +12,6 @@ a compiled call of four rollouts with what is learned from them, after three tha
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,10 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import described
+from benchmarks.processes import ROOT, answer
+
 from clew.cli.pages import SETTING
 from clew.lab.bench.timing import by_turns, estimate
 
-ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers/bin/python"
 CASES = ("clew ppo", "clew pqn", "memorax pqn", "clew r2d2", "memorax r2d2")
 WIDTH, LENGTH, ROLLOUTS, UNTIMED = 64, 20, 4, 3
@@ -123,28 +124,25 @@ def child(case: str, calls: int) -> dict[str, Any]:
 def measure(case: str, calls: int) -> dict[str, Any]:
     """One process; steps and gradient steps a second of its calls' median."""
     config = settings(case.split()[1])
-    found = answer(case, "--child", case, str(calls))
+    found = process(case, calls)
     middle = estimate(found.pop("seconds")).middle
     steps = ROLLOUTS * config.num_envs * config.rollout_length
     updates = ROLLOUTS * gradient_steps(config)
     return found | {"steps_per_second": steps / middle, "updates_per_second": updates / middle}
 
 
-def answer(case: str, *words: str) -> dict[str, Any]:
-    """What a process of its own says, of clew's or of the peers' environment."""
+def process(case: str, calls: int) -> dict[str, Any]:
+    """What a process of its own finds, of clew's or of the peers' environment."""
     library, learner = case.split()
-    env = os.environ | {
+    variables = {
         "GLIBC_TUNABLES": SETTING if library == "clew" else "",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": f"{ROOT}/src:{ROOT}",
         "SETTINGS": json.dumps(vars(settings(learner))),
     }
     python = sys.executable if library == "clew" else str(PEERS)
-    whole = [python, "-m", "benchmarks.learner_peers", *words]
-    made = subprocess.run(whole, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise SystemExit(f"{case}: {made.stderr[-2000:]}")
-    return json.loads(made.stdout.splitlines()[-1])
+    words = ["-m", "benchmarks.learner_peers", "--child", case, str(calls)]
+    return answer(words, variables, python=python)
 
 
 def main() -> None:
@@ -152,7 +150,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(child(sys.argv[2], int(sys.argv[3]))))
         return
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--calls", type=int, default=5)

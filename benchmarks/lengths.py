@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from benchmarks import options
+from benchmarks import measured
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.cli.tables import log as log_to_stderr
@@ -350,7 +350,7 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
 
 def options_of() -> argparse.ArgumentParser:
     """What can be chosen."""
-    found = options.parser(__doc__ or "", repeats=6)
+    found = measured.parser(__doc__, repeats=6)
     found.add_argument("--every", action="store_true", help="measure the other memories too")
     found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
     return found
@@ -358,7 +358,7 @@ def options_of() -> argparse.ArgumentParser:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
-    return options.run(
+    return measured.run(
         options_of(),
         args,
         lambda given: report(plan_of(given), 1 if given.quick else 5, log_to_stderr),

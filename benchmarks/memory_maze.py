@@ -1,6 +1,6 @@
 """How fast Memory Maze steps: as shipped and as clew builds it, in one process and in two.
 
-    python benchmarks/memory_maze.py --size 9 --turns 3 --seconds 10 --json results.json
+    python -m benchmarks.memory_maze --size 9 --turns 3 --seconds 10 --json results.json
 
 Needs `pip install 'clew[memory-maze]'`. Every figure is of fresh processes that step at the same
 time after all of them are ready, one thread of Mesa's renderer each, with random actions that
@@ -14,13 +14,14 @@ import json
 import os
 import platform
 import resource
-import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from benchmarks.options import described
+from benchmarks.processes import await_start, side_by_side
 
 from clew.lab.bench.timing import by_turns, estimate
 
@@ -28,7 +29,7 @@ CASES = [(patched, processes) for patched in (True, False) for processes in (1, 
 
 
 def work(size: int, patched: bool, seconds: float, seed: int) -> None:
-    """Steps one environment for so long, once it reads a line; prints its figures."""
+    """Steps one environment for so long, at the same time as others; prints its figures."""
     from clew.bridges.memory_maze import MemoryMazeEnv
 
     env = MemoryMazeEnv(size, patched=patched)
@@ -40,8 +41,7 @@ def work(size: int, patched: bool, seconds: float, seed: int) -> None:
         resets[name] = time.process_time() - began
     rng = np.random.default_rng(seed)
     env.step(1)
-    print("ready", flush=True)
-    sys.stdin.readline()
+    await_start()
     steps, began, worked = 0, time.perf_counter(), time.process_time()
     while (passed := time.perf_counter() - began) < seconds:
         *_, truncated, _ = env.step(rng.choice([1, 1, 4, 5]))
@@ -57,24 +57,10 @@ def work(size: int, patched: bool, seconds: float, seed: int) -> None:
 
 def measure(size: int, patched: bool, processes: int, seconds: float) -> list[dict[str, float]]:
     """The figures of several processes that step at the same time."""
-    # -P, because this file has the package's name.
-    command = [sys.executable, "-P", __file__, "--size", str(size), "--seconds", str(seconds)]
-    command += ["--work", "patched" if patched else "shipped"]
-    environment = {**os.environ, "LP_NUM_THREADS": "1", "MUJOCO_GL": "egl"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    workers = [
-        subprocess.Popen([*command, "--seed", str(seed)], env=environment, **pipes)
-        for seed in range(processes)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        if worker.stdout.readline() != "ready\n":
-            sys.exit("a process ended before it was ready; its error is above")
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    return [json.loads(worker.communicate()[0]) for worker in workers]
+    words = ["-m", "benchmarks.memory_maze", "--size", str(size), "--seconds", str(seconds)]
+    words += ["--work", "patched" if patched else "shipped"]
+    programs = [[*words, "--seed", str(seed)] for seed in range(processes)]
+    return side_by_side(programs, {"LP_NUM_THREADS": "1", "MUJOCO_GL": "egl"})
 
 
 def summary(turns: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -88,7 +74,7 @@ def summary(turns: list[list[dict[str, float]]]) -> dict[str, float]:
 
 def main() -> None:
     """Measures the cases by turns, and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = described(__doc__)
     parser.add_argument("--size", type=int, default=9)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="at most an episode")

@@ -1,6 +1,6 @@
 """How much MiniGrid's MemoryS7 pays to a rule that has no memory: pip install minigrid, then
 
-    python benchmarks/minigrid_without_memory.py
+    python -m benchmarks.minigrid_without_memory
 
 The maze is no longer than the view. From the junction, looking back, the third object and both
 ends are in one picture; what is left to remember is which way one is turning. The rule looks at the
@@ -9,10 +9,9 @@ right. Facing up, only the one who chose so goes on; facing down, it goes on wit
 else turns back, for it cannot tell having chosen to go down from having just arrived.
 """
 
-import argparse
-
 import gymnasium
 import numpy as np
+from benchmarks.options import described
 
 LEFT, RIGHT, FORWARD = range(3)
 WALL, KEY, BALL = 2, 5, 6
@@ -56,5 +55,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    described(__doc__).parse_args()
     main()

@@ -1,6 +1,6 @@
 """How fast one training run is alone, on one core, and two of them side by side.
 
-    python benchmarks/one_run.py --turns 3 --output results/speed/one-run.json
+    python -m benchmarks.one_run --turns 3 --output results/speed/one-run.json
 
 Five agents of the T-Maze study at the thesis's sizes and the default run of `clew train`, each
 measurement in a process of its own, by turns. Leave the machine alone meanwhile. With `--turns 0`
@@ -9,10 +9,8 @@ steps per second of the compiled training program, one update a call as in `clew
 are of the rate of matrix products that the same process measured, on the cores that it had.
 """
 
-import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks.options import described
+from benchmarks.processes import answer
 
 from clew.cli.pages import SETTING
 from clew.lab.bench.timing import by_turns, estimate
@@ -77,16 +78,9 @@ def processes(agent: str, variant: dict[str, Any], repeats: int) -> dict[str, An
 
     def run(core: int | None) -> dict[str, Any]:
         pin = None if core is None else partial(os.sched_setaffinity, 0, {core})
-        words = ["--child", agent, str(variant["devices"]), variant["threads"], str(repeats)]
-        made = subprocess.run(
-            [sys.executable, __file__, *words],
-            env=os.environ | {"GLIBC_TUNABLES": SETTING, "JAX_PLATFORMS": "cpu"},
-            preexec_fn=pin,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(made.stdout.splitlines()[-1])
+        words = ["-m", "benchmarks.one_run", "--child", agent, str(variant["devices"])]
+        words += [variant["threads"], str(repeats)]
+        return answer(words, {"GLIBC_TUNABLES": SETTING, "JAX_PLATFORMS": "cpu"}, begin=pin)
 
     cores: Sequence[int | None] = variant.get("cores", (None,))
     with ThreadPoolExecutor(len(cores)) as pool:
@@ -101,7 +95,7 @@ def main() -> None:
         agent, devices, threads, repeats = sys.argv[2:]
         print(json.dumps(child(agent, int(devices), threads, int(repeats))))
         return
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = described(__doc__)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--agents", nargs="+", default=AGENTS)

@@ -1,51 +1,10 @@
-"""The command line of the measurements here that give tables, a picture and JSON."""
+"""The command line of a script, whose docstring is its help."""
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
-
-from clew.cli import ENDINGS, report_error
-from clew.cli.tables import show
-from clew.errors import require_at_least
-from clew.report.document import Measured, NothingMeasured
-from clew.report.files import write_measured
 
 
 def described(about: str | None) -> argparse.ArgumentParser:
-    """The parser of a script whose docstring is its help, line by line."""
+    """A parser that shows the docstring as it is, line by line."""
     return argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-
-
-def parser(about: str, repeats: int) -> argparse.ArgumentParser:
-    """The options that all of them have."""
-    found = described(about)
-    found.add_argument("--memories", nargs="+", default=[], help="measure only these")
-    found.add_argument("--repeats", type=int, default=repeats, help="turns that count")
-    found.add_argument("--quick", action="store_true", help="to see that it works, not to quote")
-    found.add_argument("--output", default="", help="write tables, a picture and JSON here")
-    found.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    return found
-
-
-def run(
-    options: argparse.ArgumentParser,
-    args: Sequence[str] | None,
-    measure: Callable[[argparse.Namespace], Measured],
-    quick_note: str,
-) -> int:
-    """Measures, writes and prints; 1 if nothing was measured, 2 for a mistake in the options."""
-    given = options.parse_args(args)
-    try:
-        require_at_least("repeats", given.repeats, 1)
-        found = measure(given)
-        if given.output:
-            write_measured(found, given.output)
-    except NothingMeasured as failed:
-        print(f"no figures: {failed}", file=sys.stderr)
-        return 1
-    except ENDINGS as error:
-        return report_error(error)
-    show(found, as_json=given.json, note=quick_note if given.quick else "")
-    return 0

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import options
+from benchmarks import measured
 from benchmarks.lengths import (
     FORMS,
     OTHERS,
@@ -185,14 +185,14 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
 
 def options_of() -> argparse.ArgumentParser:
     """What can be chosen."""
-    found = options.parser(__doc__ or "", repeats=6)
+    found = measured.parser(__doc__, repeats=6)
     found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
     return found
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
-    return options.run(
+    return measured.run(
         options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
     )
 

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.measured import publish
 from benchmarks.options import described
 from benchmarks.popgym_exactness import Episode, is_mechanical, play, their_task
 
-from clew.cli.tables import log, show
+from clew.cli.tables import log
 from clew.envs.popgym.cards import kind_of
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.report.document import Measured, Table, tabulate
-from clew.report.files import write_measured
 from clew.run.machine import git_commit
 
 COPIES = ("popjaxrl", "popjym")
@@ -253,10 +253,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = measure(given.sources, given.tasks, given.steps, given.seed)
     about = {"commit": git_commit(), "steps": given.steps, "seed": given.seed}
-    document = Measured("copies", {"about": about, "rows": rows}, [table(rows)])
-    show(document, as_json=False)
-    if given.output:
-        write_measured(document, given.output)
+    publish(Measured("copies", {"about": about, "rows": rows}, [table(rows)]), given.output)
 
 
 if __name__ == "__main__":

@@ -20,17 +20,17 @@ from typing import Any, NamedTuple, cast
 import gymnasium
 import jax
 import numpy as np
+from benchmarks.measured import publish
 from benchmarks.options import described
 from gymnasium import spaces
 
 from clew import make_env
-from clew.cli.tables import log, show
+from clew.cli.tables import log
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.cartpole import CartPoleState
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.envs.popgym.pendulum import PendulumState
 from clew.report.document import Measured, Table, tabulate
-from clew.report.files import write_measured
 from clew.run.machine import git_commit
 
 THEIR_NAMES = {"velocity_only_cartpole": "VelocityOnlyCartpole"}
@@ -344,10 +344,7 @@ def main() -> None:
         return
     rows = measure(given.tasks, given.steps, given.seed)
     facts = {"commit": git_commit(), "seed": given.seed, "rows": rows}
-    found = Measured("exactness", facts, [table(rows)])
-    if given.output:
-        write_measured(found, given.output)
-    show(found, as_json=False)
+    publish(Measured("exactness", facts, [table(rows)]), given.output)
     sys.exit(any(row.different or not row.equal_spaces for row in rows))
 
 

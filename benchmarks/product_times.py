@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-from benchmarks import lengths, options
+from benchmarks import lengths, measured
 from benchmarks.lengths import FORMS, OTHERS, QUICK_NOTE, compile_gradient, unrolled
 
 from clew.cli.tables import log as log_to_stderr
@@ -174,7 +174,7 @@ def plan_of(given: argparse.Namespace) -> ProductPlan:
 
 def options_of() -> argparse.ArgumentParser:
     """What can be chosen."""
-    found = options.parser(__doc__ or "", repeats=6)
+    found = measured.parser(__doc__, repeats=6)
     found.add_argument("--length", type=int, default=256, help="of a chunk, in steps (256)")
     found.add_argument("--envs", type=int, default=8, help="environments that learn (8)")
     found.add_argument("--width", type=int, default=128, help="of inputs and layer (128)")
@@ -183,7 +183,7 @@ def options_of() -> argparse.ArgumentParser:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
-    return options.run(
+    return measured.run(
         options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
     )
 

@@ -10,14 +10,13 @@ where it stopped.
 """
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learner_peers import ROLLOUTS, ROOT, clew_learner, settings
+from benchmarks.learner_peers import ROLLOUTS, clew_learner, settings
 from benchmarks.options import described
+from benchmarks.processes import ROOT, answer
 
 from clew.cli import pages
 
@@ -84,10 +83,8 @@ def main() -> None:
         case = {"replay_steps": steps, "blocks": blocks}
         there = sum(row | case == row for row in rows)
         for _ in range(there, given.repeats):
-            words = [sys.executable, "-m", "benchmarks.replay_memory", "--filled", str(steps)]
-            env = os.environ | BLOCKS[blocks]
-            made = subprocess.run(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, check=True)
-            rows.append(case | json.loads(made.stdout.splitlines()[-1]))
+            words = ["-m", "benchmarks.replay_memory", "--filled", str(steps)]
+            rows.append(case | answer(words, BLOCKS[blocks]))
             grown = {name: rows[-1][name] - rows[-1]["compiled"] for name in ("full", "peak")}
             print(f"{case}: " + ", ".join(f"{n} {b / 1e6:,.0f} MB" for n, b in grown.items()))
             write_json(file, {"device": device(), "rows": rows})

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import options
+from benchmarks import measured
 
 from clew.cli.tables import log
 from clew.errors import unknown_name
@@ -154,9 +154,9 @@ def await_first_step(process: subprocess.Popen[str]) -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
-    parser = options.parser(__doc__ or "", repeats=5)
+    parser = measured.parser(__doc__, repeats=5)
     parser.add_argument("--checkouts", type=Path, nargs="+", default=[HERE], help="whose code")
-    return options.run(parser, args, measure, QUICK_NOTE)
+    return measured.run(parser, args, measure, QUICK_NOTE)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ from typing import Any
 import gymnasium
 import jax
 import jax.numpy as jnp
+from benchmarks.measured import publish
 from gymnasium import spaces
 
-from clew.cli.tables import log, show
+from clew.cli.tables import log
 from clew.envs import AutoReset, Environment
 from clew.lab.bench.machine import device
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.report.document import Measured, tabulate
-from clew.report.files import write_measured
 from clew.run.machine import git_commit
 
 Rate = Callable[[], float]
@@ -135,7 +135,4 @@ def run(
         log(f"{', '.join(words)}: {times:,.0f} times")
     machine = device() | {"commit": git_commit()}
     facts = {"machine": machine, "turns": given.repeats, "rows": rows}
-    measured = Measured("speed", facts, [tabulate("speed", title, columns, lines)])
-    if given.output:
-        write_measured(measured, given.output)
-    show(measured, as_json=False)
+    publish(Measured("speed", facts, [tabulate("speed", title, columns, lines)]), given.output)

@@ -21,7 +21,7 @@ PAGES = [
 ]
 MAKE = {
     "bench-peers": "benchmarks/peers/bench_peers.py",
-    "bench-torch": "benchmarks/against_torch.py",
+    "bench-torch": "benchmarks.against_torch",
     "conformance": "benchmarks.conformance",
 }
 """What targets of the Makefile run, with the words of `..._ARGS`."""

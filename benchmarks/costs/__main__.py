@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.costs import page
+from benchmarks.measured import publish
 from benchmarks.options import described
 
-from clew.cli.tables import log, show
+from clew.cli.tables import log
 from clew.lab.bench.speed import cases
 from clew.lab.costs.account import CostPlan
 from clew.lab.costs.tables import measure_memories
 from clew.report.document import Measured
-from clew.report.files import write_measured
 
 
 def measure(plan: CostPlan) -> Measured:
@@ -44,10 +44,7 @@ def main(args: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", default="", help="write tables, a picture and JSON here")
     given = parser.parse_args(args)
     repeats = given.repeats if given.measure else 0
-    found = measure(CostPlan(given.batch, given.length, given.compiled, repeats))
-    if given.output:
-        write_measured(found, given.output)
-    show(found, as_json=False)
+    publish(measure(CostPlan(given.batch, given.length, given.compiled, repeats)), given.output)
 
 
 if __name__ == "__main__":

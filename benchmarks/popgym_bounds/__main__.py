@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.measured import publish
 from benchmarks.options import described
 from benchmarks.popgym_bounds import boards, cards, control, mazes
 from benchmarks.popgym_bounds.bracket import Bracket, Estimate, exact
 
 from clew import make_env
-from clew.cli.tables import log, show
+from clew.cli.tables import log
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.report.document import Measured, Table, tabulate
-from clew.report.files import write_measured
 from clew.run.machine import git_commit
 
 BRACKETS: dict[str, Callable[[Any], Bracket]] = {
@@ -99,10 +99,7 @@ def main() -> None:
         for difficulty in given.difficulties
     ]
     data = {"about": {"commit": git_commit()}, "best": bests, "without_memory": floors}
-    document = Measured("bounds", data, [_table(bests)])
-    show(document, as_json=False)
-    if given.output:
-        write_measured(document, given.output)
+    publish(Measured("bounds", data, [_table(bests)]), given.output)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
