@@ -199,9 +199,9 @@ class Runner:
 def machine(commit: str) -> dict[str, Any]:
     """What it all runs on."""
     from clew.lab.bench.machine import device  # start: --help needs no JAX
-    from clew.run.machine import git_commit, versions  # start: --help needs no JAX
+    from clew.run.machine import versions  # start: --help needs no JAX
 
-    found = {"commit": commit or git_commit(), **device(), "versions": versions()}
+    found = device() | {"versions": versions()} | ({"commit": commit} if commit else {})
     if shutil.which("nvidia-smi"):
         query = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
         asked = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True)

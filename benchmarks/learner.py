@@ -33,7 +33,7 @@ from clew.errors import UserError, require_at_least, unknown_name
 from clew.interact.host_rollout import HostRollout
 from clew.interact.hosted_task import HostedTask
 from clew.interact.rollout import empty_memories
-from clew.lab.bench.machine import device, matrix_product_rate, until_ready
+from clew.lab.bench.machine import device, matrix_product_rate, products_text, until_ready
 from clew.lab.bench.speed import FORWARD_AND_BACKWARD
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.lab.costs import multiply_adds, parameters
@@ -44,7 +44,7 @@ from clew.run.asynchronous.actor import gathered_template
 from clew.run.build import Parts, make_parts
 from clew.run.config import TrainConfig
 from clew.run.hosted import learn_seed
-from clew.run.machine import git_commit, planned_bytes, use_compilation_cache
+from clew.run.machine import planned_bytes, use_compilation_cache
 from clew.run.updates import SeedState, init_run, run_template
 
 FILE = "memory-maze-learner"
@@ -145,7 +145,7 @@ def report(plan: LearnerPlan, log: Callable[[str], None]) -> Measured:
     """
     check_plan(plan)
     use_compilation_cache()
-    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    machine = device()
     rows, machine["product_rate"] = measure(plan, machine["cores"] or 1, log)
     return document(rows, machine, plan)
 
@@ -178,8 +178,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
     product = machine["product_rate"]
     title = (
         f"Learner, {rows[0].frames:,} frames a timed gradient step; {machine['device']}, "
-        f"{machine['cores']} cores, {product.low / 1e9:,.0f} to {product.high / 1e9:,.0f} GFLOP/s "
-        "in matrix products"
+        f"{machine['cores']} cores, {products_text((product.low, product.high))}"
     )
     peak, by = f"MiB at {rows[0].planned_frames:,} frames", against([row.model for row in rows])
     columns = ("", "parameters", "million multiply-adds", "frames/s", f"by {by}", peak)

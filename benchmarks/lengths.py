@@ -24,7 +24,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.cli.tables import log as log_to_stderr
 from clew.errors import require_at_least, unknown_name
-from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
+from clew.lab.bench.machine import call_seconds, device, matrix_product_rate, products_text
 from clew.lab.bench.timing import Estimate, estimate, ratio
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among, scan_steps
 from clew.memory import options_of as known_options
@@ -38,7 +38,7 @@ from clew.memory.relit import GatedLinearAttention
 from clew.memory.rwkv7 import RWKV7Mixer
 from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import new_figure, save, styles_of
-from clew.run.machine import git_commit, planned_bytes
+from clew.run.machine import planned_bytes
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
 FORMS: dict[str, tuple[Form, ...]] = {
@@ -121,20 +121,17 @@ class Row(NamedTuple):
 def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measured:
     """Measures all memories at all lengths, with the machine's product rate before and after.
 
+    It gives `lengths.json`, `lengths.md` and `lengths.png`.
+
     Args:
         plan: how much to measure.
         repeats: of the product rate each time that it is measured.
         log: called with what is done next.
     """
-    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    machine = device()
     before = matrix_product_rate(repeats)
     rows = measure(plan, machine["cores"] or 1, log)
     machine["product_rates"] = [before, matrix_product_rate(repeats)]
-    return document(rows, machine, plan)
-
-
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: LengthsPlan) -> Measured:
-    """What `report` measured, as `lengths.json`, `lengths.md` and `lengths.png`."""
     found = table(rows, machine)
     return Measured(
         "lengths",
@@ -158,10 +155,9 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
         ]
         for row in rows
     ]
-    rates = sorted(machine["product_rates"])
     title = (
         f"Chunks of several lengths, {rows[0].envs} environments; {machine['cores']} cores, "
-        f"{rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in matrix products"
+        f"{products_text(machine['product_rates'])}"
     )
     columns = ("", "chunk", "us", "by the shortest", "MiB", "states kept, MiB", "times less")
     return tabulate("lengths", title, columns, lines, NOTE)

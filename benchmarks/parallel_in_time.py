@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import measured
+from benchmarks.intervals import draw_intervals
 from benchmarks.lengths import (
     FORMS,
     OTHERS,
@@ -34,12 +35,11 @@ from benchmarks.lengths import (
 from benchmarks.lengths import QUICK as SHORTER
 
 from clew.cli.tables import log as log_to_stderr
-from clew.lab.bench.machine import call_seconds, device, matrix_product_rate
+from clew.lab.bench.machine import call_seconds, device, matrix_product_rate, products_text
 from clew.lab.bench.timing import Estimate, estimate, ratio
 from clew.memory import scan_steps
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure, save
-from clew.run.machine import git_commit, planned_bytes
+from clew.run.machine import planned_bytes
 
 PLAN = LengthsPlan((256, 1024), envs=8, memories=(*FORMS, *OTHERS))
 QUICK = SHORTER._replace(lengths=(8, 16))
@@ -71,7 +71,7 @@ class Row(NamedTuple):
 
 def report(plan: LengthsPlan, log: Callable[[str], None]) -> Measured:
     """Measures, as `parallel.json`, `parallel.md` and `parallel.png`."""
-    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    machine = device()
     before = matrix_product_rate()
     rows = measure(plan, log)
     machine["product_rates"] = [before, matrix_product_rate()]
@@ -139,11 +139,9 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
         ]
         for row in rows
     ]
-    rates = sorted(machine["product_rates"])
     title = (
         f"Chunks of {rows[0].envs} environments, at once and step by step; {machine['device']}, "
-        f"{machine['cores']} cores, {rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in "
-        "matrix products"
+        f"{machine['cores']} cores, {products_text(machine['product_rates'])}"
     )
     columns = ("", "chunk", "ms, own form", "ms, steps", "times", "MiB, own form", "MiB, steps")
     return tabulate("parallel", title, columns, lines, NOTE)
@@ -151,26 +149,20 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     """How many times faster each is, as a PNG, with a mark for every length."""
-    lengths = sorted({row.length for row in rows})
-    last = {row.memory: row.times_faster.middle for row in rows if row.length == lengths[-1]}
-    names = sorted(last, key=lambda name: last[name], reverse=True)
-    figure = new_figure(9, 1.5 + 0.28 * len(names))
-    axes = figure.subplots()
-    for length, mark in zip(lengths, "os^vDP", strict=False):
-        mine = {row.memory: row.times_faster for row in rows if row.length == length}
-        places = [-names.index(name) for name in mine]
-        middles = [each.middle for each in mine.values()]
-        axes.plot(middles, places, mark, color="#000000", markersize=4, label=f"{length:,} steps")
-        lows, highs = [e.low for e in mine.values()], [e.high for e in mine.values()]
-        axes.hlines(places, lows, highs, color="#000000", linewidth=1)
-    axes.axvline(1, color="grey", linestyle="--")
-    axes.set_xscale("log", base=2)
-    axes.set_yticks([-place for place in range(len(names))], names)
-    axes.set_xlabel("time step by step by time in the memory's own form")
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
-    figure.suptitle(title, fontsize=9)
-    save(figure, path)
+    series: dict[int, dict[str, Estimate]] = {
+        length: {} for length in sorted({row.length for row in rows})
+    }
+    for row in rows:
+        series[row.length][row.memory] = row.times_faster
+    last = series[max(series)]
+    draw_intervals(
+        sorted(last, key=lambda name: last[name].middle, reverse=True),
+        {f"{length:,} steps": found for length, found in series.items()},
+        path,
+        title=title,
+        label="time step by step by time in the memory's own form",
+        mark=1,
+    )
 
 
 def plan_of(given: argparse.Namespace) -> LengthsPlan:

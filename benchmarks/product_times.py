@@ -13,22 +13,21 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 from benchmarks import lengths, measured
+from benchmarks.intervals import draw_intervals
 from benchmarks.lengths import FORMS, OTHERS, QUICK_NOTE, compile_gradient, unrolled
 
 from clew.cli.tables import log as log_to_stderr
 from clew.errors import require_at_least, unknown_name
-from clew.lab.bench.machine import device, matrix_product_rate, until_ready
+from clew.lab.bench.machine import device, matrix_product_rate, products_text, until_ready
 from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
 from clew.lab.costs.count import multiply_adds
 from clew.memory import AbstractMemory, make_memory, options_among
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure, save
-from clew.run.machine import git_commit, planned_bytes
+from clew.run.machine import planned_bytes
 
 AIM = 2.5
 """Times its own products that a gradient should take at most."""
@@ -106,20 +105,28 @@ def measure(plan: ProductPlan, log: Callable[[str], None]) -> tuple[list[Row], l
 
 def report(plan: ProductPlan, log: Callable[[str], None]) -> Measured:
     """Measures, as `products.json`, `products.md` and `products.png`."""
-    machine: dict[str, Any] = device() | {"commit": git_commit()}
+    machine = device()
     rows, machine["product_rates"] = measure(plan, log)
     found = table(rows, machine, plan)
     return Measured(
         "products",
         {"machine": machine, "plan": plan, "rows": rows},
         [found],
-        pictures={"products.png": partial(draw, rows, title=found.title)},
+        pictures={
+            "products.png": partial(
+                draw_intervals,
+                [row.memory for row in rows],
+                {"": {row.memory: row.times_products for row in rows}},
+                title=found.title,
+                label="time of learning a chunk by that of its own products; dashed: aimed at",
+                mark=AIM,
+            )
+        },
     )
 
 
 def table(rows: Sequence[Row], machine: Mapping[str, Any], plan: ProductPlan) -> Table:
     """One row a memory."""
-    rates = sorted(machine["product_rates"])
     lines = [
         [
             row.memory,
@@ -132,28 +139,9 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any], plan: ProductPlan) ->
     ]
     title = (
         f"Chunks of {plan.length:,} steps of {plan.envs} environments, width {plan.width}; "
-        f"{machine['cores']} cores, {rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in "
-        "matrix products"
+        f"{machine['cores']} cores, {products_text(machine['product_rates'])}"
     )
     return tabulate("products", title, ("", "ms", "products, ms", "times", "MiB"), lines, NOTE)
-
-
-def draw(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Times the memories' own products, as a PNG."""
-    figure = new_figure(9, 1.5 + 0.28 * len(rows))
-    axes = figure.subplots()
-    for place, row in enumerate(rows):
-        times = row.times_products
-        axes.plot([times.low, times.high], [-place, -place], color="#000000", linewidth=1.2)
-        axes.plot(times.middle, -place, "o", color="#000000", markersize=4)
-    axes.axvline(AIM, color="grey", linestyle="--")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
-    axes.set_yticks([-n for n in range(len(rows))], [row.memory for row in rows])
-    axes.set_xlabel("time of learning a chunk by the time of its own products; dashed: aimed at")
-    axes.grid(alpha=0.25)
-    figure.suptitle(title, fontsize=9)
-    save(figure, path)
 
 
 def plan_of(given: argparse.Namespace) -> ProductPlan:

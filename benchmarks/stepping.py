@@ -17,7 +17,6 @@ from clew.envs import AutoReset, Environment
 from clew.lab.bench.machine import device
 from clew.lab.bench.timing import Estimate, by_turns, estimate, ratio, seconds_of
 from clew.report.document import Measured, tabulate
-from clew.run.machine import git_commit
 
 Rate = Callable[[], float]
 """Measures steps per second."""
@@ -133,6 +132,5 @@ def run(
         rows.append(case | {"times": times} | rates)
         lines.append([*words, *map(show_rate, rates.values()), f"{times:,.0f}"])
         log(f"{', '.join(words)}: {times:,.0f} times")
-    machine = device() | {"commit": git_commit()}
-    facts = {"machine": machine, "turns": given.repeats, "rows": rows}
+    facts = {"machine": device(), "turns": given.repeats, "rows": rows}
     publish(Measured("speed", facts, [tabulate("speed", title, columns, lines)]), given.output)

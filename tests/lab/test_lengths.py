@@ -115,7 +115,7 @@ def test_the_command_shows_and_writes(
     text = capsys.readouterr().out
     assert "1.25 [1.00, 1.50]" in text and "1.0 + 0.5" in text and "20.0" in text
     assert {p.name for p in tmp_path.iterdir()} == {"lengths.json", "lengths.md", "lengths.png"}
-    assert "100 to 100 GFLOP/s" in (tmp_path / "lengths.md").read_text()
+    assert "100 GFLOP/s" in (tmp_path / "lengths.md").read_text()
 
 
 def test_mistakes_are_one_line(capsys: pytest.CaptureFixture) -> None:

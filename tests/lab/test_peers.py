@@ -87,7 +87,7 @@ def test_a_comparison_is_shown_and_read_again(tmp_path: Path) -> None:
     assert len(found.rows) == 4 * 3 and found.product_rates == [1e11, 1e11]
     text = markdown(found)
     assert "**0.50 [0.50, 0.50]**" in text and "3.00 [3.00, 3.00]" in text
-    assert "| one step | 10.0 [10.0, 10.0] |" in text and "100 to 100 GFLOP/s" in text
+    assert "| one step | 10.0 [10.0, 10.0] |" in text and "100 GFLOP/s" in text
     said = peers_ahead(found.rows)
     assert said[0] == "LSTM, one step: torch takes 0.50 [0.50, 0.50] of clew's time"
     assert len(said) == 3 and all("torch" in line for line in said)

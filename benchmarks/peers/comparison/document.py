@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from clew.lab.bench.machine import device, matrix_product_rate
+from clew.lab.bench.machine import device, matrix_product_rate, products_text
 from clew.lab.bench.timing import Estimate
 from clew.report.document import Measured, NothingMeasured, Table, tabulate
 from clew.report.markdown import plain_table
-from clew.run.machine import git_commit
 from comparison.compare import Agreement, Plan, Row, agrees, compare
 from comparison.families import FAMILIES, Family
 from comparison.picture import draw
@@ -71,8 +70,7 @@ def measure_all(
         versions = {}
         for subject in dict.fromkeys(s for family in families for s in family.subjects):
             versions |= workers.of(subject).ask("libraries")
-    machine = device() | {"commit": git_commit()}
-    return PeerComparison(machine, plan, versions, rates, agreements, rows)
+    return PeerComparison(device(), plan, versions, rates, agreements, rows)
 
 
 def joined(earlier: PeerComparison, later: PeerComparison) -> PeerComparison:
@@ -135,12 +133,12 @@ def sentences(found: PeerComparison) -> list[str]:
 
 def heading(found: PeerComparison) -> str:
     """What was measured on which machine."""
-    plan, machine, rates = found.plan, found.machine, sorted(found.product_rates)
+    plan, machine = found.plan, found.machine
     return (
         f"Width {_listed(plan.widths)}, {_listed(plan.envs)} environments learning, {plan.actors} "
         f"acting; medians of "
         f"{plan.rounds} turns. {machine['cores']} cores of {machine['processor']}, "
-        f"{rates[0] / 1e9:,.0f} to {rates[-1] / 1e9:,.0f} GFLOP/s in matrix products meanwhile"
+        f"{products_text(found.product_rates)} meanwhile"
     )
 
 

@@ -5,14 +5,14 @@ the machine's own rate of matrix products, measured in the same run.
 """
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import jax
 
 from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
-from clew.run.machine import available_cores
+from clew.run.machine import available_cores, git_commit
 
 K = TypeVar("K")
 
@@ -20,7 +20,7 @@ PRODUCT_SIZE = 2048
 
 
 def device() -> dict[str, Any]:
-    """What programs run on here."""
+    """What programs run on here, and from which commit they are."""
     return {
         "device": jax.devices()[0].device_kind,
         "platform": jax.default_backend(),
@@ -28,6 +28,7 @@ def device() -> dict[str, Any]:
         "processor": platform.processor() or platform.machine(),
         "python": platform.python_version(),
         "jax": jax.__version__,
+        "commit": git_commit(),
     }
 
 
@@ -66,3 +67,9 @@ def matrix_product_rate(repeats: int = 5) -> float:
 
     operations = count * 2 * size**3
     return rate_of(lambda: chain(a), operations, repeats).middle
+
+
+def products_text(rates: Sequence[float]) -> str:
+    """The slowest and the fastest of the machine's rates of matrix products, in words."""
+    ends = dict.fromkeys(f"{rate / 1e9:,.0f}" for rate in (min(rates), max(rates)))
+    return f"{' to '.join(ends)} GFLOP/s in matrix products"

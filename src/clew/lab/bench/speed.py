@@ -18,7 +18,7 @@ from clew.agents.learners.a2c import A2CConfig, a2c_loss
 from clew.agents.network import Agent
 from clew.errors import parameters_of, unknown_name
 from clew.interact.rollout import rollout
-from clew.lab.bench.machine import device, matrix_product_rate, rate_of
+from clew.lab.bench.machine import device, matrix_product_rate, products_text, rate_of
 from clew.lab.bench.timing import Estimate, seconds_of
 from clew.lab.costs import multiply_adds, parameters
 from clew.lab.studies.tmaze.grid import PRESETS
@@ -171,7 +171,7 @@ def table(figures: Sequence[Figures], machine: dict[str, Any]) -> Table:
         ]
         for f in figures
     ]
-    speed = f"{machine['product_rate'] / 1e9:,.0f} GFLOP/s in matrix products"
+    speed = products_text([machine["product_rate"]])
     title = f"{machine['device']}, {machine['cores']} cores, {speed}"
     columns = ("", "acting/s", "learning/s", "training/s", "of matmul peak", "peak MiB")
     return tabulate("bench", title, (*columns, "compile s"), rows, NOTE)

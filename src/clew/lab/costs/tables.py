@@ -9,7 +9,6 @@ from clew.lab.bench.timing import Estimate
 from clew.lab.costs.account import Account, CostPlan, accounts, memory_subjects
 from clew.lab.costs.compiled import Compiled
 from clew.report.document import UNKNOWN, Measured, Table, tabulate
-from clew.run.machine import git_commit
 
 
 def measure_memories(
@@ -28,7 +27,7 @@ def measure_memories(
     """
     # How busy the machine was: processes that wanted a core.
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    machine = device() | {"commit": git_commit(), "load_before": load}
+    machine = device() | {"load_before": load}
     found = accounts(memory_subjects(cases, input_size), plan, log)
     title = f"{input_size} inputs"
     if plan.compiled or plan.repeats:
