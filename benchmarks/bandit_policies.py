@@ -152,17 +152,10 @@ each arm has paid and how often it has not."""
 def bandit_policy_returns(
     policy: str, arms: int, pulls: int, *, trials: int = 10_000, seed: int = 0
 ) -> Int[np.ndarray, " trials"]:
-    """Returns of an index policy in fresh trials.
+    """Returns of one of `POLICIES` in fresh trials; of arms with the same index each is as likely.
 
     "gittins" has the discount 0.99 of the agents, "epsilon-greedy" explores in one pull of ten, and
     "ucb1" adds 0.2 sqrt(2 ln t / n), which earns more in so few pulls than the bound itself does.
-
-    Args:
-        policy: a key of `POLICIES`. Of arms with the same index each is as likely.
-        arms: k.
-        pulls: of a trial.
-        trials: how many.
-        seed: of them and of the policy.
 
     Raises:
         UserError: an unknown policy, or an impossible number.

@@ -126,13 +126,9 @@ def longest() -> Study:
 
 
 def _walker(memory: str, corridor: int, *, end: float = 1.0, **options: Any) -> TrainConfig:
-    """An agent for a passive T-Maze.
+    """An agent for a passive T-Maze of this length, with options of its memory beside the sizes.
 
-    Args:
-        memory: by name.
-        corridor: the steps of its corridor.
-        end: the reward for the right side at the end, beside -0.1 for a step behind the best way.
-        **options: of the memory, besides the sizes.
+    The right side at the end is worth `end`, beside -0.1 for a step behind the best way.
     """
     known = options_among(memory, SIZES | {"num_layers": 1, "head_size": 16, "chrono": 2048})
     return TrainConfig(

@@ -17,15 +17,9 @@ def draw_heatmap(
     best_first: bool = True,
     label: str = "success",
 ) -> None:
-    """Draws scores from 0 to 1, a line for each memory.
+    """Draws scores from 0 to 1, a line for each memory, which has one for each column.
 
-    Args:
-        scores: of every memory, one for each column; NaN leaves its place empty.
-        columns: what they are.
-        about: what they all are, below them.
-        path: of the picture.
-        best_first: whether lines are sorted; otherwise they stay as they are given.
-        label: what the scores are.
+    NaN leaves its place empty. What all columns are is said below them.
     """
     order = sorted(scores, key=lambda name: -np.sum(scores[name])) if best_first else list(scores)
     figure = new_figure(1.6 + 0.75 * len(columns), 0.27 * len(order) + 1.2)

@@ -16,15 +16,9 @@ def draw_intervals(
     label: str,
     mark: float,
 ) -> None:
-    """Draws estimates on a logarithmic axis, as a PNG.
+    """Draws estimates on a logarithmic axis, as a PNG, with a dashed line at the mark.
 
-    Args:
-        names: of the memories, from the top.
-        series: by name in the legend, an estimate for each memory.
-        path: of the picture.
-        title: above it.
-        label: of the axis.
-        mark: where a dashed line stands.
+    Each series, by its name in the legend, has an estimate for each memory; names are from the top.
     """
     figure = new_figure(9, 1.5 + 0.28 * len(names))
     axes = figure.subplots()

@@ -193,12 +193,7 @@ def against(names: Sequence[str]) -> str:
 def measure(
     plan: LearnerPlan, threads: int, log: Callable[[str], None]
 ) -> tuple[list[Row], Estimate]:
-    """All agents by turns.
-
-    Args:
-        plan: how much.
-        threads: of this machine, for what kernels allocate.
-        log: called with what is done next.
+    """All agents by turns, with kernels of so many threads.
 
     Returns:
         One row an agent, and the floating-point operations per second of this machine's products.
@@ -282,12 +277,9 @@ class _Learner:
 
 
 def config_of(name: str, sequences: int, sizes: dict[str, Any]) -> TrainConfig:
-    """An agent's settings with noise for a task.
+    """An agent's settings with noise for a task, and options in place of its memory's own.
 
-    Args:
-        name: of the agent.
-        sequences: of an update, which is one gradient step; an even number.
-        sizes: options in place of the memory's own.
+    An update is one gradient step of so many sequences, an even number.
     """
     config = PRESETS[f"memory-maze/{name}"]
     ppo = config.ppo

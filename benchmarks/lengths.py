@@ -119,14 +119,9 @@ class Row(NamedTuple):
 
 
 def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measured:
-    """Measures all memories at all lengths, with the machine's product rate before and after.
+    """All memories at all lengths, as `lengths.json`, `lengths.md` and `lengths.png`.
 
-    It gives `lengths.json`, `lengths.md` and `lengths.png`.
-
-    Args:
-        plan: how much to measure.
-        repeats: of the product rate each time that it is measured.
-        log: called with what is done next.
+    Before and after it the machine's rate of products is measured, with so many repeats.
     """
     machine = device()
     before = matrix_product_rate(repeats)
@@ -174,10 +169,7 @@ def unrolled(memory: AbstractMemory, *args: Any) -> tuple[Any, Any]:
 def compile_gradient(memory: AbstractMemory, length: int, envs: int, read: Gradient) -> Any:
     """The gradient, for parameters and observations, of the sum of outputs.
 
-    Args:
-        memory: what to differentiate.
-        length, envs: of the chunk.
-        read: (memory, state, xs, starts) to a state and outputs, without a batch axis.
+    `read` takes (memory, state, xs, starts) to a state and outputs, without a batch axis.
     """
     params, static = eqx.partition(memory, eqx.is_inexact_array)
     one = memory.init_state()

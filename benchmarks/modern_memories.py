@@ -98,12 +98,7 @@ OTHERS = {
 
 
 def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> Figure:
-    """The success of every seed of a long corridor, see `of_seeds`.
-
-    Args:
-        rows: of the long plan.
-        others: of the study of AReLiT.
-    """
+    """The success of every seed of a long corridor, and of others of the study of AReLiT."""
     scores: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         usual, opened = scores.setdefault(row["model"].removesuffix(OPEN), ([], []))
@@ -120,8 +115,7 @@ def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]
 def of_seeds(scores: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
     """The success of every seed, a line for each memory, the best first.
 
-    Args:
-        scores: by memory, of gates that begin as they usually do and of gates that begin open.
+    Scores are of gates that begin as they usually do, and of gates that begin open.
     """
     ordered = sorted(scores, key=lambda name: max(map(_mean, scores[name])))
     figure = new_figure(8, 0.33 * len(ordered) + 1.2)

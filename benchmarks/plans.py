@@ -24,13 +24,7 @@ def run_plan(
     """Runs what is missing of the plan that the command line names, by default the first.
 
     A mistake ends the script as it ends a command of clew.
-
-    Args:
-        about: of `--help`, the benchmark's docstring.
-        plans: by name.
-        first: of the seeds.
-        seeds: how many, unless the command line says so.
-        sizes: of an added memory, by plan; where there are none, those of POPGym's study.
+    An added memory has the sizes of its plan, where there are any, else those of POPGym's study.
     """
     parser = described(about)
     parser.add_argument("folder")

@@ -19,13 +19,9 @@ def answer(
     python: str = sys.executable,
     begin: Callable[[], None] | None = None,
 ) -> Any:
-    """The last line that a program printed; if it fails, this process ends with its error.
+    """The last line that a program printed, from JSON; if it fails, this one ends with its error.
 
-    Args:
-        words: what follows `python`.
-        variables: of its environment, beside those of this process.
-        python: the interpreter.
-        begin: called in the new process before anything else.
+    `begin` is called in the new process first.
     """
     environment = os.environ | (variables or {})
     ran = subprocess.run(
@@ -45,12 +41,7 @@ def answer(
 def side_by_side(
     programs: Sequence[Sequence[str]], variables: Mapping[str, str] | None = None
 ) -> list[Any]:
-    """What programs print that work at the same time, each from its `await_start` on.
-
-    Args:
-        programs: of each what follows `python`.
-        variables: as of `answer`.
-    """
+    """What programs print that work at the same time, each from its `await_start` on."""
     running = [
         subprocess.Popen(
             [sys.executable, *words],

@@ -107,10 +107,6 @@ def commit(checkout: Path) -> str:
 def cold_and_warm(arguments: Sequence[str], checkout: Path = HERE) -> list[float]:
     """Seconds to the first step with an empty cache, and with the one that this start has left.
 
-    Args:
-        arguments: of `clew train`.
-        checkout: whose code it is.
-
     Raises:
         NothingMeasured: if the command ends before its first update, with what it printed last.
     """
@@ -138,11 +134,7 @@ def launch(arguments: Sequence[str], folder: str, checkout: Path) -> subprocess.
 
 
 def await_first_step(process: subprocess.Popen[str]) -> None:
-    """Waits for the line after the first update.
-
-    Raises:
-        NothingMeasured: if the process ends before, with what it printed last.
-    """
+    """Waits for the line after the first update; `NothingMeasured` if the process ends before."""
     seen: list[str] = []
     assert process.stderr is not None
     for line in process.stderr:

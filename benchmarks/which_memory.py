@@ -124,14 +124,10 @@ def popgym(title: str, task: str) -> Column:
 
 
 def tried(found: Sequence[Column], added: Sequence[str]) -> dict[str, list[float]]:
-    """A line for each memory that somebody tried.
-
-    Args:
-        found: the columns.
-        added: names of models that are drawn beside the library's memories.
+    """A line for each memory that somebody tried, and for models beside the library's.
 
     Raises:
-        UserError: for one of them without rows.
+        UserError: for an added one without rows.
     """
     there = {name for column in found for name in column.scores}
     for name in added:

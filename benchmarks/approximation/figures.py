@@ -33,15 +33,7 @@ FLOOR = 1e-3
 
 
 def draw_all(rows: Mapping[str, Rows], folder: Path) -> list[Path]:
-    """Draws every picture as PNG and SVG.
-
-    Args:
-        rows: of the tables, by name.
-        folder: where they go.
-
-    Returns:
-        The paths of the PNGs.
-    """
+    """Draws every picture as PNG and SVG into a folder, and returns the paths of the PNGs."""
     drawn = {
         "figure-4-1": figure_4_1(rows["figure-4-1"]),
         "ratios": ratios(rows["figure-4-1"]),

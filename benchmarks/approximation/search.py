@@ -26,14 +26,9 @@ CLASSES: dict[str, str] = {
 
 
 def search(kind: str, vectors: int, gate: float, starts: int = 4, seed: int = 0) -> float:
-    """The least mean square error that was found in a class, relative to C_t.
+    """The least mean square error, relative to C_t, that was found in one of `CLASSES`.
 
-    Args:
-        kind: one of `CLASSES`.
-        vectors: R, at least 2.
-        gate: c.
-        starts: random starts for every period.
-        seed: of the starts.
+    R is at least 2, and there are so many random starts for every period.
     """
     if kind == "weights":
         return fitted_weights(vectors, gate)

@@ -31,11 +31,7 @@ class Calls(NamedTuple):
 class JaxModule(AbstractMemory):
     """A memory of another library.
 
-    Args:
-        parameters: any tree of arrays, such as an Equinox module or Flax's "params".
-        calls: what reads it.
-        input_size: numbers in an observation.
-        output_size: numbers in an output.
+    Its parameters are any tree of arrays, such as an Equinox module or Flax's "params".
     """
 
     parameters: Any

@@ -90,10 +90,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
 def smallest(memory: AbstractMemory, law: str, allowed: float) -> Found | None:
     """The first case, from short to long, whose outputs differ by more than is allowed.
 
-    Args:
-        memory: that breaks the law.
-        law: its name; some have no such case.
-        allowed: the largest deviation that is none.
+    Some laws have no such case.
     """
     random = np.random.default_rng(0)
     for length in LENGTHS:

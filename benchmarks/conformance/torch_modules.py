@@ -37,14 +37,7 @@ class TorchCalls(NamedTuple):
 
 
 class TorchModule(AbstractMemory):
-    """A memory of another library; its parameters are arrays of JAX.
-
-    Args:
-        module: PyTorch's, with its weights.
-        calls: what reads it.
-        input_size: numbers in an observation.
-        output_size: numbers in an output.
-    """
+    """A memory of another library, a module of PyTorch's; its parameters are arrays of JAX."""
 
     parameters: tuple[Array, ...]
     host: "Host" = eqx.field(static=True)

@@ -60,12 +60,7 @@ def attention_table(name: str, setting: Setting, of: Sequence[Account]) -> Table
 
 
 def published(plan: CostPlan, log: Callable[[str], None]) -> tuple[list[Table], dict[str, Any]]:
-    """Every table of published figures, and their numbers for JSON.
-
-    Args:
-        plan: what to measure.
-        log: called with what is compiled next.
-    """
+    """Every table of published figures, and their numbers for JSON."""
     found = {
         s.name: {a.name: a for a in accounts(attention_subjects(s), plan, log)} for s in SETTINGS
     }
@@ -95,9 +90,7 @@ def figures_tables(
 ) -> tuple[Table, Table]:
     """Every published number on costs: by the thesis's convention, and as counted here.
 
-    Args:
-        published: the numbers.
-        of: accounts by the name of the setting, then by that of the attention.
+    The accounts are by the name of the setting, then by that of the attention.
     """
     by_thesis, by_count = [], []
     for figure in published:

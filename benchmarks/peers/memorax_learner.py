@@ -82,15 +82,7 @@ class Network(nn.Module):
 
 
 def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -> Any:
-    """memorax's algorithm with the settings of clew's `config` that it has.
-
-    Args:
-        name: pqn or r2d2.
-        stream: clew's task.
-        actions: how many.
-        width: of the dense layer and of the GRU.
-        config: a `PQNConfig` or `R2D2Config`.
-    """
+    """memorax's PQN or R2D2 with the settings of clew's learner that it has."""
     gru = import_memorax().RNN(cell=nn.GRUCell(width))
     env, network = Stream(stream, actions), Network(gru, width, actions)
     clipped = optax.clip_by_global_norm(config.max_grad_norm)

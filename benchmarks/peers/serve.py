@@ -168,9 +168,7 @@ def resident_growth(call: Callable[[], Any]) -> int | None:
 def resident(field: str, trimmed: bool = False) -> int:
     """Bytes of this process in memory, now (VmRSS) or at most (VmHWM).
 
-    Args:
-        field: which of the two.
-        trimmed: hand free memory back first.
+    With `trimmed` free memory is handed back first.
     """
     if trimmed:
         gc.collect()

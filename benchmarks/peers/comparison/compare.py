@@ -230,13 +230,6 @@ def compare(
 ) -> tuple[list[Agreement], list[Row], list[float]]:
     """Checks and measures families one after the other.
 
-    Args:
-        families: what to compare.
-        plan: how much.
-        library: where the subjects run.
-        product_rate: floating-point operations per second of this machine's matrix products.
-        log: called with what is measured next.
-
     Returns:
         Agreements; rows; and the product rate before every family and after the last.
     """

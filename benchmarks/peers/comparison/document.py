@@ -37,14 +37,9 @@ def report(
     families: Sequence[Family] = FAMILIES,
     earlier: PeerComparison | None = None,
 ) -> Measured:
-    """Measures families by turns.
+    """Measures families by turns, and adds them to an earlier comparison if there is one.
 
-    Args:
-        plan: how much to measure; nothing that needs more than half of the machine's memory is run.
-        repeats: of the product rate each time that it is measured.
-        log: called with what is done next.
-        families: what to measure.
-        earlier: to which it is added.
+    Nothing that needs more than half of the machine's memory is run.
 
     Raises:
         NothingMeasured: if a library's process fails outside a measurement.

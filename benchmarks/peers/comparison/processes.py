@@ -70,11 +70,7 @@ def peers_python() -> Path:
 
 
 class Worker:
-    """One process, from its first request until it is closed.
-
-    Args:
-        command: the program and its arguments.
-    """
+    """One process that runs a command, from its first request until it is closed."""
 
     def __init__(self, command: list[str]):
         self._log = tempfile.TemporaryFile("w+")

@@ -69,14 +69,7 @@ def measure(path: Path, episodes: int) -> Interval:
 def run(
     run_dir: str | Path, *, seeds: int, episodes: int, progress: Callable[[str], Progress]
 ) -> Outcome:
-    """Trains both, evaluates both and draws the picture.
-
-    Args:
-        run_dir: folder for both runs and the picture.
-        seeds: agents of each kind.
-        episodes: fresh episodes for each agent.
-        progress: returns the listener of a run for its label.
-    """
+    """Trains both, evaluates both on fresh episodes and draws the picture."""
     paths = {
         memory: train_once(config, progress(LABELS[memory]))
         for memory, config in settings(run_dir, seeds=seeds).items()

@@ -17,14 +17,7 @@ def measure_memories(
     plan: CostPlan,
     log: Callable[[str], None],
 ) -> Measured:
-    """What memories cost, as `memories.md` and `costs.json`.
-
-    Args:
-        cases: a memory and its options by the name that the table shows.
-        input_size: of one observation.
-        plan: what to measure.
-        log: called with what is compiled next.
-    """
+    """What memories cost, by the names that the table shows, as `memories.md` and `costs.json`."""
     # How busy the machine was: processes that wanted a core.
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     machine = device() | {"load_before": load}

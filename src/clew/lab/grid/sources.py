@@ -25,11 +25,6 @@ def own_files(
 ) -> dict[str, Path]:
     """The file of each memory, task, learner, encoder and schedule that is not the library's own.
 
-    Args:
-        config: of the training.
-        memories: of the study, name to "package.module:factory".
-        tasks: of the study, name to "package.module:Class".
-
     Returns:
         Files by "package.module:name"; without those that have none.
     """

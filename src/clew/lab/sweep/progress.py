@@ -8,12 +8,7 @@ from clew.lab.grid import Standing, Study, StudyLines, StudyProgress
 
 
 class SweepProgress(StudyProgress):
-    """Counts the agents of all trials, of every memory, and guesses when the last has ended.
-
-    Args:
-        listener: who is told; by default lines on standard error.
-        path: the sweep's folder.
-    """
+    """Counts the agents of all trials, of every memory, and guesses when the last has ended."""
 
     def __init__(self, listener: StudyProgress | None, path: Path):
         self._listener = listener or StudyLines()

@@ -168,17 +168,9 @@ def learning_panels(
     limits: tuple[float, float | None] | None = None,
     banded: bool = False,
 ) -> list[Panel]:
-    """Learning curves, a panel for each setting in which any of the models has a row.
+    """Learning curves, a panel for each setting with a title in which any of the models has a row.
 
-    Args:
-        found: the rows.
-        titles: of the panels, by setting.
-        models: which are drawn.
-        styles: of the models.
-        metric: the column of the curves.
-        label: what it is called.
-        limits: of its axis.
-        banded: shade the standard error of the mean.
+    With `banded` the standard error of the mean is shaded.
     """
 
     def draw(axes: Axes, setting: str) -> None:
@@ -199,12 +191,9 @@ def learning_panels(
 
 
 def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table:
-    """What the trainings of every agent took.
+    """What the trainings of every agent took, and with `measured` what measuring them took.
 
-    Args:
-        found: the rows.
-        note: whose time it is, with {} for the whole of it.
-        measured: whether the agents were measured after training.
+    The note says whose time it is, with {} for the whole of it.
     """
     rows, records = [], []
     for model in found.models:
