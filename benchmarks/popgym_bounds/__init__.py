@@ -1,1 +1,1 @@
-"""What can be earned in POPGym's tasks: best returns exactly, or from below and from above."""
+"""Bounds of the optimal returns in POPGym's tasks: computed, or from below and from above."""

@@ -1,20 +1,29 @@
-"""The best returns in POPGym's tasks, and what is earned without a memory, as far as known.
+"""Bounds of the optimal returns in POPGym's tasks, and what is earned without a memory.
 
     python -m benchmarks.popgym_bounds --output results/popgym-bounds
 
-A best return is computed, or it is between what a policy with memory earns and what nobody can. It
+An optimal return is computed, or it is between what a policy with memory earns and a relaxation. It
 takes a few minutes of one core, and no agent. The package has the numbers in
 `src/clew/lab/studies/popgym/best_known_returns.csv` and `best_possible_returns.csv`.
 """
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from benchmarks.measured import publish
 from benchmarks.options import described
-from benchmarks.popgym_bounds import boards, cards, control, mazes
-from benchmarks.popgym_bounds.bracket import Bracket, Estimate, exact
+from benchmarks.popgym_bounds import (
+    bandit,
+    battleship,
+    cards,
+    cartpole,
+    labyrinth,
+    mine_sweeper,
+    pendulum,
+)
+from benchmarks.popgym_bounds.bounds import Bounds, Estimate, exact
 
 from clew import make_env
 from clew.cli.tables import log
@@ -22,83 +31,95 @@ from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.report.document import Measured, Table, tabulate
 from clew.run.machine import git_commit
 
-BRACKETS: dict[str, Callable[[Any], Bracket]] = {
+BOUNDS: dict[str, Callable[[Any], Bounds]] = {
     **dict.fromkeys(
         ("autoencode", "count_recall", "repeat_first", "repeat_previous"),
         lambda env: exact(1.0, "perfect memory"),
     ),
-    "battleship": boards.battleship,
+    "battleship": battleship.battleship,
     "concentration": cards.concentration,
     "higher_lower": cards.higher_lower,
-    "labyrinth_escape": mazes.labyrinth_escape,
-    "labyrinth_explore": mazes.labyrinth_explore,
-    "mine_sweeper": boards.mine_sweeper,
-    "multiarmed_bandit": cards.multiarmed_bandit,
-    "noisy_position_only_cartpole": control.cartpole,
-    "noisy_position_only_pendulum": control.pendulum,
-    "position_only_cartpole": control.cartpole,
-    "position_only_pendulum": control.pendulum,
-    "velocity_only_cartpole": control.cartpole,
+    "labyrinth_escape": labyrinth.labyrinth_escape,
+    "labyrinth_explore": labyrinth.labyrinth_explore,
+    "mine_sweeper": mine_sweeper.mine_sweeper,
+    "multiarmed_bandit": bandit.multiarmed_bandit,
+    "noisy_position_only_cartpole": cartpole.cartpole,
+    "noisy_position_only_pendulum": pendulum.pendulum,
+    "position_only_cartpole": cartpole.cartpole,
+    "position_only_pendulum": pendulum.pendulum,
+    "velocity_only_cartpole": cartpole.cartpole,
 }
-FLOORS: dict[tuple[str, bool, str], Callable[[Any], Estimate]] = {
-    ("multiarmed_bandit", False, "one arm after a payment, else any other"): (
-        cards.one_arm_after_a_payment
+
+
+class Policy(NamedTuple):
+    """One without a memory."""
+
+    task: str
+    sees_previous_action: bool
+    """The labyrinths show it to everybody."""
+    name: str
+    earns: Callable[[Any], Estimate]
+
+
+MEMORYLESS = (
+    Policy("multiarmed_bandit", False, "one arm after a payment, else any other", bandit.one_arm),
+    Policy(
+        "multiarmed_bandit", True, "the same arm after a payment, else the next", bandit.win_stay
     ),
-    ("multiarmed_bandit", True, "the same arm after a payment, else the next"): cards.win_stay,
-    ("battleship", True, "square after square"): boards.swept,
-    ("labyrinth_escape", False, "along the wall"): mazes.escaped_along_the_wall,
-    ("labyrinth_explore", False, "along the wall"): mazes.explored_along_the_wall,
-}
-"""By task, whether the policy sees its previous action, and the policy. The labyrinths show the
-last action to everybody."""
+    Policy("battleship", True, "square after square", battleship.shots_in_order),
+    Policy("labyrinth_escape", False, "along the wall", labyrinth.escape_along_the_wall),
+    Policy("labyrinth_explore", False, "along the wall", labyrinth.explore_along_the_wall),
+)
 
 
-def best(task: str, difficulty: str) -> dict[str, Any]:
-    """A row of what the best return is."""
-    bracket = BRACKETS[task](make_env(task, difficulty=difficulty))
-    log(f"{task}, {difficulty}: {bracket.low.value:.4f} to {bracket.high.value:.4f}")
+def bounds_row(task: str, difficulty: str) -> dict[str, Any]:
+    """What is known of the optimal return."""
+    found = BOUNDS[task](make_env(task, difficulty=difficulty))
+    log(f"{task}, {difficulty}: {found.lower.mean:.4f} to {found.upper.mean:.4f}")
     return {
         "task": task,
         "difficulty": difficulty,
-        "low": bracket.low.value,
-        "low_error": bracket.low.error,
-        "high": bracket.high.value,
-        "high_error": bracket.high.error,
-        "policy": bracket.policy,
-        "reason": bracket.reason,
+        "low": found.lower.mean,
+        "low_error": found.lower.standard_error,
+        "high": found.upper.mean,
+        "high_error": found.upper.standard_error,
+        "policy": found.policy,
+        "reason": found.reason,
     }
 
 
-def floor(task: str, sees_action: bool, policy: str, difficulty: str) -> dict[str, Any]:
-    """A row of what a policy without a memory earns."""
-    earned = FLOORS[task, sees_action, policy](make_env(task, difficulty=difficulty))
-    log(f"{task}, {difficulty}, {policy}: {earned.value:.4f}")
+def memoryless_row(policy: Policy, difficulty: str) -> dict[str, Any]:
+    """What a policy without a memory earns."""
+    earned = policy.earns(make_env(policy.task, difficulty=difficulty))
+    log(f"{policy.task}, {difficulty}, {policy.name}: {earned.mean:.4f}")
     return {
-        "task": task,
+        "task": policy.task,
         "difficulty": difficulty,
-        "return": earned.value,
-        "error": earned.error,
-        "sees_previous_action": sees_action,
-        "policy": policy,
+        "return": earned.mean,
+        "error": earned.standard_error,
+        "sees_previous_action": policy.sees_previous_action,
+        "policy": policy.name,
     }
 
 
 def main() -> None:
     """Computes, prints and writes."""
     parser = described(__doc__)
-    parser.add_argument("--tasks", nargs="+", default=list(BRACKETS), choices=BRACKETS)
+    parser.add_argument("--tasks", nargs="+", default=list(BOUNDS), choices=BOUNDS)
     parser.add_argument("--difficulties", nargs="+", default=DIFFICULTIES, choices=DIFFICULTIES)
     parser.add_argument("--output")
     given = parser.parse_args()
     sys.setrecursionlimit(10_000)  # concentration, a few calls for every turn
-    bests = [best(task, difficulty) for task in given.tasks for difficulty in given.difficulties]
-    floors = [
-        floor(*key, difficulty)
-        for key in FLOORS
-        if key[0] in given.tasks
-        for difficulty in given.difficulties
+    bests = [
+        bounds_row(task, difficulty)
+        for task, difficulty in product(given.tasks, given.difficulties)
     ]
-    data = {"about": {"commit": git_commit()}, "best": bests, "without_memory": floors}
+    without = [
+        memoryless_row(policy, difficulty)
+        for policy, difficulty in product(MEMORYLESS, given.difficulties)
+        if policy.task in given.tasks
+    ]
+    data = {"about": {"commit": git_commit()}, "best": bests, "without_memory": without}
     publish(Measured("bounds", data, [_table(bests)]), given.output)
 
 

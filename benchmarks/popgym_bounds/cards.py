@@ -1,27 +1,23 @@
-"""The best returns of tasks with cards, which are computed, and of the bandit."""
+"""HigherLower and Concentration: optimal returns, which are computed."""
 
 import functools
 import math
 from collections import Counter
 
 import numpy as np
-from benchmarks.bandit_policies import bandit_policy_returns
-from benchmarks.popgym_bounds.bracket import Bracket, Estimate, exact, mean_of
+from benchmarks.popgym_bounds.bounds import Bounds, exact
 from scipy.special import binom
 
-from clew.envs.popgym import Concentration, HigherLower, MultiarmedBandit
+from clew.envs.popgym import Concentration, HigherLower
 from clew.envs.popgym.cards import KINDS, RANKS
 
-TRIALS = 3_000
-"""Of the bandit."""
-COSTS = np.linspace(0.5, 1.0, 501)[:, None]
-"""Of a pull, of which the best one is taken."""
-
-Lying = tuple[tuple[int, int], ...]
-"""Of every kind how many cards lie at places that are known, and how many elsewhere; sorted."""
+Kind = tuple[int, int]
+"""How many cards of a kind lie at places that are known, and how many at others."""
+State = tuple[Kind, ...]
+"""Of Concentration: every kind, in order, since none is different from another."""
 
 
-def higher_lower(env: HigherLower) -> Bracket:
+def higher_lower(env: HigherLower) -> Bounds:
     """Who counts the cards says at every step what more of those that are left are.
 
     With `left` cards still to come, of which H are higher and L lower than the one that lies there,
@@ -38,110 +34,69 @@ def higher_lower(env: HigherLower) -> Bracket:
     return exact(total / len(RANKS) / env.num_cards, "counting the cards")
 
 
-def concentration(env: Concentration) -> Bracket:
+def concentration(env: Concentration) -> Bounds:
     """All pairs earn 1, and two cards that differ cost 2 of the time limit.
 
-    Time is of no matter: the best play has at most as many turns without a pair as there are pairs,
-    for which the limit has room.
+    Time is of no matter: an optimal policy has at most as many turns without a pair as there are
+    pairs, for which the limit has room.
     """
     kinds = len(KINDS[env.kind])
-    lost = mismatches(((0, env.num_actions // kinds),) * kinds)
+    lost = expected_mismatches(((0, env.num_actions // kinds),) * kinds)
     return exact(1.0 - 2.0 / env.time_limit * lost, "perfect memory")
 
 
 @functools.cache
-def mismatches(lying: Lying) -> float:
-    """The fewest turns without a pair, on average, that are still to come before a turn.
+def expected_mismatches(state: State) -> float:
+    """The fewest turns without a pair, in expectation, by dynamic programming over turns.
 
-    Every turn is tried: a known pair, and as the first card one that is known or one that is not.
-    A card that lies face up already costs as much as a turn and shows nothing.
+    The actions are a known pair, and as the first card one that is known or one that is not. A card
+    that lies face up already costs as much as a turn and shows nothing.
     """
-    kinds = Counter(lying)
-    unknown = sum(kind[1] * many for kind, many in kinds.items())
+    kinds, unknown = _counted(state)
     if not unknown:
         return 0.0
-    ways = [mismatches(_with(lying, kind, -2, 0)) for kind in kinds if kind[0] >= 2]
-    ways += [_second(lying, kind) for kind in kinds if kind[0]]
-    chances = {kind: kind[1] * many / unknown for kind, many in kinds.items() if kind[1]}
-    return min([*ways, sum(p * _first(lying, kind) for kind, p in chances.items())])
+    values = [expected_mismatches(_after(state, kind, -2, 0)) for kind in kinds if kind[0] >= 2]
+    values += [_second_unknown(state, kind) for kind in kinds if kind[0]]
+    shown = {kind: kind[1] * many / unknown for kind, many in kinds.items() if kind[1]}
+    return min([*values, sum(p * _first_unknown(state, kind) for kind, p in shown.items())])
 
 
-def _first(lying: Lying, kind: tuple[int, int]) -> float:
-    """After an unknown card, of this kind: one that makes a pair, an unknown one, or neither."""
-    shown = _with(lying, kind, 1, -1)
-    ways = [1.0 + mismatches(shown), _second(shown, _settled(kind[0] + 1, kind[1] - 1))]
-    return min([*ways, mismatches(_with(lying, kind, -1, -1))] if kind[0] else ways)
+def _first_unknown(state: State, kind: Kind) -> float:
+    """After an unknown card of this kind; the second is known, unknown, or makes a pair."""
+    known = _after(state, kind, 1, -1)
+    values = [1.0 + expected_mismatches(known)]
+    values.append(_second_unknown(known, _paired_if_known(kind[0] + 1, kind[1] - 1)))
+    if kind[0]:
+        values.append(expected_mismatches(_after(state, kind, -1, -1)))
+    return min(values)
 
 
-def _second(lying: Lying, first: tuple[int, int]) -> float:
-    """After a card of a kind, whose place is known, an unknown one."""
-    kinds = Counter(lying)
-    unknown = sum(kind[1] * many for kind, many in kinds.items())
+def _second_unknown(state: State, first: Kind) -> float:
+    """After a first card of a kind, whose place is known, an unknown one."""
+    kinds, unknown = _counted(state)
     if not unknown:
         return math.inf
-    total = first[1] * mismatches(_with(lying, first, -1, -1)) if first[1] else 0.0
+    total = first[1] * expected_mismatches(_after(state, first, -1, -1)) if first[1] else 0.0
     for kind, many in kinds.items():
         others = many - (kind == first)
         if kind[1] and others:
-            total += others * kind[1] * (1.0 + mismatches(_with(lying, kind, 1, -1)))
+            total += others * kind[1] * (1.0 + expected_mismatches(_after(state, kind, 1, -1)))
     return total / unknown
 
 
-def _with(lying: Lying, kind: tuple[int, int], known: int, unknown: int) -> Lying:
-    """As many more cards of a kind at places that are known, and that are not."""
-    others = list(lying)
+def _counted(state: State) -> tuple[Counter[Kind], int]:
+    """How many kinds there are of each form, and how many cards lie at unknown places."""
+    kinds = Counter(state)
+    return kinds, sum(kind[1] * many for kind, many in kinds.items())
+
+
+def _after(state: State, kind: Kind, known: int, unknown: int) -> State:
+    """With as many more cards of a kind at places that are known, and that are not."""
+    others = list(state)
     others.remove(kind)
-    return tuple(sorted([*others, _settled(kind[0] + known, kind[1] + unknown)]))
+    return tuple(sorted([*others, _paired_if_known(kind[0] + known, kind[1] + unknown)]))
 
 
-def _settled(known: int, unknown: int) -> tuple[int, int]:
-    """A kind; where all its places are known its pairs are certain."""
+def _paired_if_known(known: int, unknown: int) -> Kind:
+    """A kind, without its cards where all their places are known: its pairs are certain."""
     return (known, unknown) if unknown else (0, 0)
-
-
-def multiarmed_bandit(env: MultiarmedBandit) -> Bracket:
-    """Between an index policy and the best of arms that are pulled n times in all on average."""
-    paid = bandit_policy_returns("gittins", env.num_actions, env.pulls, trials=TRIALS)
-    most = min(env.pulls * COSTS + env.num_actions * one_arm(env.pulls, COSTS))[0]
-    return Bracket(
-        mean_of(2.0 * paid / env.pulls - 1.0),
-        "Gittins indices, discount 0.99",
-        Estimate(2.0 * float(most) / env.pulls - 1.0),
-        "arms are independent if n pulls in all are a mean",
-    )
-
-
-def one_arm(pulls: int, costs: np.ndarray) -> np.ndarray:
-    """The value of an arm alone that may be pulled so often, where every pull has a cost.
-
-    Whatever is done with k arms in n pulls, each earns at most this value and the cost of its
-    pulls, so that all earn n cost + k value or less, for every cost.
-    """
-    value = np.zeros((len(costs), pulls + 1))
-    for total in range(pulls - 1, -1, -1):
-        paid = (np.arange(total + 1) + 1) / (total + 2)
-        value = np.maximum(0.0, paid * (1 + value[:, 1:]) + (1 - paid) * value[:, :-1] - costs)
-    return value
-
-
-def win_stay(env: MultiarmedBandit) -> Estimate:
-    """The same arm again after it paid, else the next one."""
-    rng, every = np.random.default_rng(0), np.arange(TRIALS)
-    chances, arm = rng.random((TRIALS, env.num_actions)), np.zeros(TRIALS, int)
-    total = np.zeros(TRIALS)
-    for _ in range(env.pulls):
-        paid = rng.random(TRIALS) < chances[every, arm]
-        total += 2 * paid - 1
-        arm = np.where(paid, arm, (arm + 1) % env.num_actions)
-    return mean_of(total / env.pulls)
-
-
-def one_arm_after_a_payment(env: MultiarmedBandit) -> Estimate:
-    """The first arm after a payment, else any of the others.
-
-    With the chances a of a payment after none, and b after one, the pulls are a Markov chain.
-    """
-    chances = np.random.default_rng(0).random((50 * TRIALS, env.num_actions))
-    b, a = chances[:, 0], chances[:, 1:].mean(axis=1)
-    fades = (b - a) * (1 - (b - a) ** env.pulls) / (1 - b + a) / env.pulls
-    return mean_of(2 * a / (1 - b + a) * (1 - fades) - 1)

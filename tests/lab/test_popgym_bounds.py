@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks.popgym_bounds import boards, cards, mazes
-from benchmarks.popgym_bounds.__main__ import BRACKETS, FLOORS
+from benchmarks.popgym_bounds import bandit, battleship, cards, labyrinth, mine_sweeper
+from benchmarks.popgym_bounds.__main__ import BOUNDS, MEMORYLESS
 
 from clew.envs.popgym import POPGYM
 from clew.envs.popgym.difficulty import DIFFICULTIES
@@ -24,7 +24,7 @@ EXACT = {"higher_lower": DIFFICULTIES, "concentration": ["easy"], "mine_sweeper"
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 def test_the_package_has_what_was_found(difficulty: str) -> None:
     rows = {row["task"]: row for row in FOUND["best"] if row["difficulty"] == difficulty}
-    assert {*rows} == {*BRACKETS} == {*POPGYM}
+    assert {*rows} == {*BOUNDS} == {*POPGYM}
     for task, (low, high) in best_returns(difficulty).items():
         assert low == pytest.approx(rows[task]["low"], abs=6e-4)
         assert high == pytest.approx(rows[task]["high"], abs=6e-4)
@@ -38,38 +38,39 @@ def test_the_package_has_what_was_found(difficulty: str) -> None:
     ("task", "difficulty"), [(t, d) for t, some in EXACT.items() for d in some]
 )
 def test_what_is_computed_comes_out_again(task: str, difficulty: str) -> None:
-    low, _, high, _ = BRACKETS[task](POPGYM[task](difficulty=difficulty))
-    assert best_returns(difficulty)[task] == pytest.approx((low.value, high.value), abs=6e-4)
-    assert low.value == pytest.approx(high.value) and low.error == high.error == 0.0
+    lower, _, upper, _ = BOUNDS[task](POPGYM[task](difficulty=difficulty))
+    assert best_returns(difficulty)[task] == pytest.approx((lower.mean, upper.mean), abs=6e-4)
+    assert lower.mean == pytest.approx(upper.mean)
+    assert lower.standard_error == upper.standard_error == 0.0
 
 
 def test_a_memory_of_four_cards_by_hand() -> None:
     """One turn is a guess of one of three; then everything is known."""
-    assert cards.mismatches(((0, 2), (0, 2))) == pytest.approx(2 / 3)
+    assert cards.expected_mismatches(((0, 2), (0, 2))) == pytest.approx(2 / 3)
 
 
 def test_no_policy_is_above_the_bound_of_few_arms() -> None:
     """One arm and one pull is worth what is paid; two arms and two pulls are known by hand."""
-    costs = np.linspace(0.0, 1.0, 1001)[:, None]
-    assert cards.one_arm(1, np.zeros((1, 1)))[0, 0] == pytest.approx(0.5)
+    prices = np.linspace(0.0, 1.0, 1001)[:, None]
+    assert bandit.single_arm_value(1, np.zeros((1, 1)))[0, 0] == pytest.approx(0.5)
     best = 0.5 + 0.5 * (2 / 3) + 0.5 * 0.5  # the arm that paid again, else the other one
-    assert min(2 * costs + 2 * cards.one_arm(2, costs))[0] >= best
+    assert min(2 * prices + 2 * bandit.single_arm_value(2, prices))[0] >= best
 
 
 @pytest.mark.parametrize("ship", [2, 5])
 def test_a_ship_lies_in_every_place_once(ship: int) -> None:
-    places = boards.places(8, ship)
-    assert places.shape == (2 * 8 * (8 - ship + 1), 64) and (places.sum(axis=1) == ship).all()
+    found = battleship.placements(8, ship)
+    assert found.shape == (2 * 8 * (8 - ship + 1), 64) and (found.sum(axis=1) == ship).all()
 
 
 def test_chances_of_mines_are_those_of_all_boards() -> None:
     squares, mines, seen = 9, 3, np.isin(np.arange(9), (0, 5, 6))
-    beside = boards._beside(3)
+    beside = mine_sweeper.neighbours_of(3)
     board = np.isin(np.arange(squares), (1, 4, 8))
     shown = beside.astype(int) @ board
     all_boards = np.array([np.isin(range(9), some) for some in itertools.combinations(range(9), 3)])
     alike = (all_boards @ beside.astype(int) == shown)[:, seen].all(1) & ~all_boards[:, seen].any(1)
-    chances = boards.mine_chances(beside, seen, shown, mines)
+    chances = mine_sweeper.mine_probabilities(beside, seen, shown, mines)
     assert chances == pytest.approx(all_boards[alike].mean(axis=0))
 
 
@@ -81,12 +82,12 @@ def turned_right(seen: np.ndarray) -> int:
         here = (0, 1)
     if view[1, 0] == START and last in (0, 4) and (view[:, 2] == WALL).all():
         here = (1, 0)
-    actions = (1, 3, 0, 2)  # clockwise, as in `mazes`
+    actions = (1, 3, 0, 2)  # clockwise, as in `labyrinth`
     heading = 0 if last == 4 else actions.index(last)
     ways = []
-    for turn in mazes.RIGHT_FIRST:
+    for turn in labyrinth.RIGHT_FIRST:
         direction = (heading + turn) % 4
-        row, column = np.add(here, mazes.CLOCKWISE[direction])
+        row, column = np.add(here, labyrinth.CLOCKWISE[direction])
         if 0 <= row < 3 and 0 <= column < 3 and view[row, column] != WALL:
             ways.append((view[row, column] != 3, len(ways), actions[direction]))
     return min(ways)[2]
@@ -95,7 +96,7 @@ def turned_right(seen: np.ndarray) -> int:
 @pytest.mark.parametrize("task", ["labyrinth_escape", "labyrinth_explore"])
 def test_the_walk_along_the_wall_needs_no_memory(task: str, monkeypatch: Any) -> None:
     """In the task itself it earns what the bounds say, maze by maze."""
-    monkeypatch.setattr(mazes, "MAZES", 4)
+    monkeypatch.setattr(labyrinth, "MAZES", 4)
     env: Any = POPGYM[task]()
     step, keys, total = jax.jit(env.step), jax.random.split(jax.random.key(0), 4), []
     for key in keys:
@@ -107,8 +108,8 @@ def test_the_walk_along_the_wall_needs_no_memory(task: str, monkeypatch: Any) ->
             state, told = step(state, action, key)
             seen, ended = told.observation, bool(told.terminated | told.truncated)
             total[-1] += float(told.reward)
-    by_task = {name: walk for (name, _, _), walk in FLOORS.items() if name == task}
-    assert by_task[task](env).value == pytest.approx(np.mean(total), abs=1e-5)
+    (policy,) = (policy for policy in MEMORYLESS if policy.task == task)
+    assert policy.earns(env).mean == pytest.approx(np.mean(total), abs=1e-5)
 
 
 def test_the_arm_that_paid_again_earns_in_the_task_what_the_bounds_say() -> None:

@@ -1,10 +1,10 @@
-"""The labyrinths: the best walk of who knows the maze, and walks of who does not."""
+"""The labyrinths: optimal walks of who knows the maze, and walks of who does not."""
 
 from typing import Any
 
 import jax
 import numpy as np
-from benchmarks.popgym_bounds.bracket import Bracket, Estimate, mean_of
+from benchmarks.popgym_bounds.bounds import Bounds, Estimate, mean_of
 
 from clew.envs.popgym import LabyrinthEscape, LabyrinthExplore
 from clew.envs.popgym.labyrinth import FREE, carve, entrances
@@ -17,13 +17,13 @@ RIGHT_FIRST = (1, 0, 3, 2)
 Square = tuple[int, int]
 
 
-def labyrinth_escape(env: LabyrinthEscape) -> Bracket:
+def labyrinth_escape(env: LabyrinthEscape) -> Bounds:
     """Between a depth-first walk and the shortest way."""
     low, high = [], []
     for squares, start, goal in mazes(env.side):
-        low.append(_escaped(env, depth_first(squares, start, goal)))
-        high.append(_escaped(env, distances(squares, start)[goal]))
-    return Bracket(
+        low.append(_escape_return(env, depth_first(squares, start, goal)))
+        high.append(_escape_return(env, distances(squares, start)[goal]))
+    return Bounds(
         mean_of(np.array(low)),
         "depth first, away from the start's wall where it can",
         mean_of(np.array(high)),
@@ -31,7 +31,7 @@ def labyrinth_escape(env: LabyrinthEscape) -> Bracket:
     )
 
 
-def labyrinth_explore(env: LabyrinthExplore) -> Bracket:
+def labyrinth_explore(env: LabyrinthExplore) -> Bounds:
     """Between a walk along the wall and the shortest walk through the whole maze.
 
     A maze is a tree. Who walks through all of it goes along every passage twice but those between
@@ -42,31 +42,31 @@ def labyrinth_explore(env: LabyrinthExplore) -> Bracket:
         far = distances(squares - {goal}, start)
         assert len(far) == len(squares) - 1, "a maze in pieces"
         high.append(1.0 - (len(far) - 1 - max(far.values())) / env.max_steps)
-    return Bracket(
-        explored_along_the_wall(env),
+    return Bounds(
+        explore_along_the_wall(env),
         "along the wall, without a memory",
         mean_of(np.array(high)),
         "the shortest walk through all squares",
     )
 
 
-def escaped_along_the_wall(env: LabyrinthEscape) -> Estimate:
+def escape_along_the_wall(env: LabyrinthEscape) -> Estimate:
     """Returns of a walk along the right wall, to the exit as soon as it is beside."""
-    walks = [along_the_wall(*maze, limit=env.max_steps - 1) for maze in mazes(env.side)]
-    return mean_of(np.array([_escaped(env, len(walk) - 1) for walk in walks]))
+    walks = [follow_the_wall(*maze, limit=env.max_steps - 1) for maze in mazes(env.side)]
+    return mean_of(np.array([_escape_return(env, len(walk) - 1) for walk in walks]))
 
 
-def explored_along_the_wall(env: LabyrinthExplore) -> Estimate:
+def explore_along_the_wall(env: LabyrinthExplore) -> Estimate:
     """Returns of a walk along the right wall."""
     earned = []
     for squares, start, goal in mazes(env.side):
-        walk = along_the_wall(squares - {goal}, start, None, limit=env.max_steps - 1)
+        walk = follow_the_wall(squares - {goal}, start, None, limit=env.max_steps - 1)
         new = len(set(walk)) - 1
         earned.append(new / (len(squares) - 2) - (len(walk) - 1 - new) / env.max_steps)
     return mean_of(np.array(earned))
 
 
-def _escaped(env: LabyrinthEscape, steps: int) -> float:
+def _escape_return(env: LabyrinthEscape, steps: int) -> float:
     return float(steps < env.max_steps) - min(steps, env.max_steps - 1) / env.max_steps
 
 
@@ -91,7 +91,7 @@ def distances(squares: set[Square], start: Square) -> dict[Square, int]:
     """Steps from the start to every square that can be reached."""
     found, queue = {start: 0}, [start]
     for square in queue:
-        for following in _beside(squares, square):
+        for following in _neighbours(squares, square):
             if following not in found:
                 found[following] = found[square] + 1
                 queue.append(following)
@@ -104,11 +104,11 @@ def depth_first(squares: set[Square], start: Square, goal: Square) -> int:
     Of two ways the one that leads away from the start's wall comes first: the exit is opposite.
     """
     path, seen = [start], {start}
-    (first,) = _beside(squares, start)
+    (first,) = _neighbours(squares, start)
     away = np.subtract(first, start)
     steps = 0
     while path[-1] != goal:
-        new = [square for square in _beside(squares, path[-1]) if square not in seen]
+        new = [square for square in _neighbours(squares, path[-1]) if square not in seen]
         if new:
             path.append(max(new, key=lambda s: (s == goal, away @ np.array(s))))
             seen.add(path[-1])
@@ -118,7 +118,7 @@ def depth_first(squares: set[Square], start: Square, goal: Square) -> int:
     return steps
 
 
-def along_the_wall(
+def follow_the_wall(
     squares: set[Square], start: Square, goal: Square | None, limit: int
 ) -> list[Square]:
     """The squares of a walk that turns right where it can, until it is out or has been everywhere.
@@ -139,5 +139,5 @@ def _next(square: Square, direction: int) -> Square:
     return square[0] + CLOCKWISE[direction][0], square[1] + CLOCKWISE[direction][1]
 
 
-def _beside(squares: set[Square], square: Square) -> list[Square]:
+def _neighbours(squares: set[Square], square: Square) -> list[Square]:
     return [there for d in range(4) if (there := _next(square, d)) in squares]
