@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.heatmap import draw_heatmap
-from benchmarks.plans import run_plan
+from benchmarks.plans import agents, run_plan
 
 from clew import PPOConfig, TrainConfig, WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study
@@ -75,20 +75,12 @@ def endless() -> Study:
     }
     return Study(
         name="endless-tmaze",
-        models=of_one_size(MEMORIES),
+        models=agents(MEMORIES),
         settings=settings,
         steps=1_000_000,
         evaluation=Evaluation(episodes=200),
         score="success",
     )
-
-
-def of_one_size(memories: Sequence[str]) -> dict[str, TrainConfig]:
-    """Agents by memory, of two layers of 64 where a memory has layers."""
-    return {
-        memory: TrainConfig(memory=memory, memory_options=options_among(memory, SIZES))
-        for memory in memories
-    }
 
 
 def passive() -> Study:

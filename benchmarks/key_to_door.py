@@ -11,8 +11,7 @@ sampled actions. The score is the share of episodes in which the door was opened
 
 from dataclasses import replace
 
-from benchmarks.hard_tmazes import of_one_size
-from benchmarks.plans import run_plan
+from benchmarks.plans import agents, run_plan
 
 from clew import PPOConfig
 from clew.lab.grid import Evaluation, Setting, Study
@@ -23,7 +22,7 @@ MEMORIES = ("none", "gru", "arelit")
 def key_to_door() -> Study:
     """Memories and lambdas, at two distances."""
     models = {}
-    for memory, agent in of_one_size(MEMORIES).items():
+    for memory, agent in agents(MEMORIES).items():
         for ending, lam in (("", 0.95), ("-lambda-1", 1.0)):
             ppo = PPOConfig(
                 num_envs=8,

@@ -9,8 +9,7 @@ of cards that are played in their turn, of which an order that has nothing to do
 1/n. It goes on where it stopped.
 """
 
-from benchmarks.hard_tmazes import of_one_size
-from benchmarks.plans import run_plan
+from benchmarks.plans import agents, run_plan
 
 from clew.lab.grid import Evaluation, Setting, Study
 from clew.lab.studies.popgym.grid import MODELS
@@ -22,7 +21,7 @@ def lists() -> Study:
     """Three lengths of a list."""
     return Study(
         name="lists",
-        models=of_one_size(MODELS),
+        models=agents(MODELS),
         settings={f"cards-{n}": Setting("permutation", {"num_cards": n}) for n in CARDS},
         steps=500_000,
         evaluation=Evaluation(episodes=200),

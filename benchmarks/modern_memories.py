@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 from benchmarks.arelit_tmaze import SIZES, agent
-from benchmarks.plans import run_plan
+from benchmarks.plans import agents, run_plan
 from matplotlib.figure import Figure
 
 from clew import A2CConfig, TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, read_results
-from clew.lab.studies.popgym.grid import SIZES as WIDTHS
-from clew.memory import MEMORIES, options_among, options_of
+from clew.memory import MEMORIES, options_of
 from clew.report.figures import COLOURS, new_figure, save
 
 NAMES = [name for name in MEMORIES if name != "hybrid"]
@@ -39,21 +38,14 @@ LONG_WIDTHS = SIZES["small"] | {"window": 256}
 
 def short() -> Study:
     """A corridor of 20."""
-    a2c = A2CConfig(num_envs=16, rollout_length=64)
-    models = {
-        name: TrainConfig(memory=name, memory_options=options_among(name, WIDTHS), a2c=a2c)
-        for name in NAMES
-    }
+    like = TrainConfig(a2c=A2CConfig(num_envs=16, rollout_length=64))
+    models = agents(NAMES, like=like)
     return _study("modern-memories", models | _opened(models), corridor(SHORT), 500_000)
 
 
 def long() -> Study:
     """One of 160."""
-    settings = agent("small half-wave fast")
-    models = {
-        name: replace(settings, memory=name, memory_options=options_among(name, LONG_WIDTHS))
-        for name in NAMES
-    }
+    models = agents(NAMES, LONG_WIDTHS, agent("small half-wave fast"))
     return _study("modern-memories-160", models | _opened(models), corridor(LONG), 5_000_000)
 
 

@@ -1,16 +1,32 @@
-"""The command line of benchmarks that are studies: a plan, into a folder."""
+"""Benchmarks that are studies: their agents, and their command line, a plan into a folder."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.options import described
 
+from clew import TrainConfig
 from clew.cli import ENDINGS, report_error
 from clew.lab.grid import Study, StudyResult, run_study
 from clew.lab.studies.popgym.grid import SIZES
 from clew.lab.studies.published import GridOptions
+from clew.memory import options_among
+
+
+def agents(
+    memories: Iterable[str],
+    sizes: Mapping[str, Any] = SIZES,
+    like: TrainConfig | None = None,
+) -> dict[str, TrainConfig]:
+    """Agents by memory, each with those of the sizes that it has: by default two layers of 64."""
+    return {
+        memory: replace(
+            like or TrainConfig(), memory=memory, memory_options=options_among(memory, sizes)
+        )
+        for memory in memories
+    }
 
 
 def run_plan(
@@ -23,8 +39,8 @@ def run_plan(
 ) -> StudyResult:
     """Runs what is missing of the plan that the command line names, by default the first.
 
-    A mistake ends the script as it ends a command of clew.
-    An added memory has the sizes of its plan, where there are any, else those of POPGym's study.
+    A mistake ends the script as it ends a command of clew. An added memory has the sizes of its
+    plan, where there are any, else those of POPGym's study.
     """
     parser = described(about)
     parser.add_argument("folder")

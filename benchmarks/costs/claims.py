@@ -9,7 +9,7 @@ import jax
 from benchmarks.costs import published as thesis
 from benchmarks.costs.published import SETTINGS, Setting
 
-from clew.lab.claims import HELD, NOT_HELD, Finding, Judged
+from clew.lab.claims import HELD, NOT_HELD
 from clew.lab.costs.account import REPROJECTED, Account, Subject
 from clew.lab.costs.reproject import Reprojecting
 from clew.memory import make_memory
@@ -137,32 +137,20 @@ def amount(account: Account, quantity: Quantity, how: str) -> float | None:
     return None if account.acting is None else account.acting.middle
 
 
-def judge(figure: Figure, counted: Pair) -> Judged:
-    """A published ratio beside those counted with a re-projecting GTrXL and with a cached one.
-
-    A ratio holds if the counted one is at least `KEPT` of it. Both must be read together with the
-    other quantity: without its cache a GTrXL is slow and small, with it fast and large, never slow
-    and large. A number that is no ratio has no findings.
-    """
-    findings = [
-        Finding(
-            comparison=f"{name} GTrXL",
-            verdict=HELD if number >= KEPT * float(figure.published) else NOT_HELD,
-            seen=f"{number:.5g}",
-            record={"counted": number, "published": float(figure.published)},
-        )
-        for name, number in counted._asdict().items()
-        if figure.than is not None and number is not None
-    ]
-    return Judged(figure.source, figure.what, findings)
-
-
 def verdict(figure: Figure, counted: Pair) -> str:
-    """The verdict of each comparison of `judge`; for one that does not hold, what is left of it."""
+    """Whether a published ratio holds with a re-projecting GTrXL, and with a cached one.
+
+    A ratio holds if the counted one is at least `KEPT` of it; else it is smaller, or reversed. Both
+    must be read together with the other quantity: without its cache a GTrXL is slow and small, with
+    it fast and large, never slow and large. Of a number that is no ratio nothing is said.
+    """
     words = []
-    for finding in judge(figure, counted).findings:
-        left = "smaller" if finding.record["counted"] >= 1 else "reversed"
-        words.append(HELD if finding.verdict == HELD else f"{finding.verdict} ({left})")
+    for number in counted if figure.than is not None else ():
+        if number is None:
+            continue
+        left = "smaller" if number >= 1 else "reversed"
+        holds = number >= KEPT * float(figure.published)
+        words.append(HELD if holds else f"{NOT_HELD} ({left})")
     return " / ".join(words)
 
 
