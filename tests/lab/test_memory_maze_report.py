@@ -14,7 +14,7 @@ from clew.lab.studies.memory_maze import figures
 from clew.lab.studies.memory_maze import grid as study
 from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of
 from clew.lab.studies.memory_maze.grid import SEARCH
-from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.report.figures import new_figure, styles_of
 from memory_maze_study import STEPS, maze_row, write_learner, write_maze
@@ -38,7 +38,7 @@ def published(cell: Cell) -> float:
 
 def judged(folder: Path) -> list[Judged]:
     """The claims of a folder."""
-    scores = scores_of(read_edition(folder))
+    scores = scores_of(read_study(folder))
     return [claim.judge(scores) for claim in CLAIMS]
 
 
@@ -96,7 +96,7 @@ def test_seeds_that_agree_have_no_interval_and_returns_may_be_negative(tmp_path:
     folder = write_maze(tmp_path, lambda cell: -100.0)
     seen = {finding.seen for claim in judged(folder)[:4] for finding in claim.findings}
     assert seen == {"-100.00 and -100.00, difference 0.00"}
-    scores = scores_of(read_edition(folder))
+    scores = scores_of(read_study(folder))
     for panel in figures.learning(scores, styles_of(scores.models), judged(folder)).panels:
         axes = new_figure(3.0, 2.0).subplots()
         panel.draw(axes)

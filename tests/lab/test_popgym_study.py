@@ -21,7 +21,7 @@ from clew.lab.studies.popgym.floors import best_returns, floors, returns
 from clew.lab.studies.popgym.page import page_of
 from clew.lab.studies.published import added_memories
 from clew.lab.studies.report.charts import pick
-from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.memory import MEMORIES
 from popgym_counting import COUNTED
@@ -181,10 +181,10 @@ def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
         return apart.get(cell.setting, 0.0) if cell.model == "gru" else -0.5
 
     folder = write_folder(tmp_path / "popgym", asked, score)
-    edition = read_edition(folder)
-    (part,) = edition.parts
-    assert set(edition.of_part(part)) - set(edition.averaged(part)) == {"repeat-first"}
-    assert pick(edition, part) == ["autoencode", "count-recall", "repeat-previous"]
+    data = read_study(folder)
+    (part,) = data.parts
+    assert set(data.of_part(part)) - set(data.averaged(part)) == {"repeat-first"}
+    assert pick(data, part) == ["autoencode", "count-recall", "repeat-previous"]
     text = make_report([folder], title="").markdown.read_text()
     assert "gru has the highest mean return, 0.360 over 5 settings that ask for a memory" in text
     best = best_returns("easy")

@@ -14,7 +14,7 @@ from clew.cli import run
 from clew.lab.grid import Cell, Evaluation, Setting
 from clew.lab.studies.makkink import grid as makkink
 from clew.lab.studies.report import charts
-from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.report import files
 from clew.report.document import Panel, duration, typeset
@@ -112,12 +112,12 @@ def test_means_of_parts_and_floors(unfinished) -> None:
 
 
 def test_the_best_floor_without_a_memory(unfinished) -> None:
-    edition = read_edition(unfinished[0])
-    info = edition.settings["length-3"]
+    data = read_study(unfinished[0])
+    info = data.settings["length-3"]
     assert info.floor == pytest.approx(0.02) and not info.needless
     opposite = info._replace(floors={"constant": -0.26, "majority": 0.5, "memoryless": -0.26})
     assert opposite.floor == 0.26  # the other constant answer; majority takes a memory
-    assert edition.settings["length-1"].needless
+    assert data.settings["length-1"].needless
     assert info._replace(floors={}).floor is None
     assert not info._replace(floors={"random": -1200.0}, perfect=-100.0).needless
     assert info._replace(floors={"random": -100.0}, perfect=-100.0).needless
@@ -233,7 +233,7 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     rows[0]["mean"] = None
     (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert read_edition(folder).values(rows[0]["model"], rows[0]["setting"]).tolist() == [0.75]
+    assert read_study(folder).values(rows[0]["model"], rows[0]["setting"]).tolist() == [0.75]
     again = make_report([folder], tmp_path / "again")
     assert "0.625 ± 0.177" in again.html.read_text(encoding="utf-8")  # of the other setting
     (folder / "results.jsonl").write_text(json.dumps(rows[0]) + "\n")
@@ -352,7 +352,7 @@ def test_a_perfect_score_other_than_one(
     study = json.loads((folder / "study.json").read_text())
     assert study["settings"]["a"].pop("perfect") == perfect
     (folder / "study.json").write_text(json.dumps(study))  # as those of before
-    assert read_edition(folder).settings["a"].perfect == 1.0
+    assert read_study(folder).settings["a"].perfect == 1.0
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -426,13 +426,13 @@ def test_floors_and_early_scores_below_all_others_are_within_the_axes(tmp_path: 
     for row in rows:
         row["curve"]["return"] = [-9.0, -8.0, None, row["mean"]]
     (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    edition = read_edition(folder)
-    styles = styles_of(edition.models)
-    early = charts.ranks(edition, ["a"], styles)
+    data = read_study(folder)
+    styles = styles_of(data.models)
+    early = charts.ranks(data, ["a"], styles)
     assert limits_of(early.panels[0])[0] < -9.0
-    assert limits_of(charts.bars(edition, "all", styles).panels[0])[0] < -3.0
-    assert limits_of(charts.many_seeds(edition, ["a"], styles).panels[0])[0] == -0.05
-    assert "published" not in charts.many_seeds(edition, ["a"], styles).caption
+    assert limits_of(charts.bars(data, "all", styles).panels[0])[0] < -3.0
+    assert limits_of(charts.many_seeds(data, ["a"], styles).panels[0])[0] == -0.05
+    assert "published" not in charts.many_seeds(data, ["a"], styles).caption
 
 
 def limits_of(panel: Panel) -> tuple[float, float]:
@@ -483,8 +483,8 @@ def test_the_command_of_a_report_makes_the_folder(words: str, tmp_path: Path) ->
     study = requested(words)
     first = study.cells()[0]
     folder = write_folder(tmp_path / "a folder", study, lambda _: 0.5, {*study.cells()} - {first})
-    edition = read_edition(folder)
-    command = edition.page.command(edition)
+    data = read_study(folder)
+    command = data.page.command(data)
     assert command.startswith("clew study ") and command.endswith(f" --run-dir '{folder}'")
     assert requested(command.removeprefix("clew study ")) == study
 
@@ -512,11 +512,11 @@ def test_rows_that_a_narrower_command_left_behind_are_shown(tmp_path: Path) -> N
     study = json.loads((folder / "study.json").read_text())
     del study["settings"]["length-2"]
     (folder / "study.json").write_text(json.dumps(study))
-    edition = read_edition(folder)
-    assert list(edition.settings) == ["length-2", "length-20"]
-    assert edition.settings["length-2"].floors["constant"] == pytest.approx(-0.02)
-    assert list(edition.models) == ["lstm", "mine"]
-    assert edition.values("mine", "length-20").tolist() == [0.5]
+    data = read_study(folder)
+    assert list(data.settings) == ["length-2", "length-20"]
+    assert data.settings["length-2"].floors["constant"] == pytest.approx(-0.02)
+    assert list(data.models) == ["lstm", "mine"]
+    assert data.values("mine", "length-20").tolist() == [0.5]
 
 
 def test_words() -> None:

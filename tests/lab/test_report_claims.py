@@ -18,7 +18,7 @@ from clew.lab.studies.report.comparisons import (
     published_tests,
     with_many_seeds,
 )
-from clew.lab.studies.report.edition import Edition, read_edition
+from clew.lab.studies.report.data import StudyData, read_study
 from clew.lab.studies.report.make import document
 from clew.report.document import Chart, Table, Text
 from clew.report.figures import panel_svg, styles_of
@@ -37,14 +37,14 @@ def score(cell: Cell) -> float:
 
 
 @pytest.fixture(scope="module")
-def edition(tmp_path_factory: pytest.TempPathFactory) -> Edition:
+def data(tmp_path_factory: pytest.TempPathFactory) -> StudyData:
     """A corner of the repaired edition with its 30 seeds."""
     folder = tmp_path_factory.mktemp("studies") / "repaired"
-    return read_edition(write_folder(folder, thesis_study("repaired", MODELS, SETTINGS), score))
+    return read_study(write_folder(folder, thesis_study("repaired", MODELS, SETTINGS), score))
 
 
-def test_verdicts_follow_from_the_numbers(edition: Edition) -> None:
-    judged = [claim.judge(edition).findings for claim in CLAIMS]
+def test_verdicts_follow_from_the_numbers(data: StudyData) -> None:
+    judged = [claim.judge(data).findings for claim in CLAIMS]
     first, second, third, fourth, fifth, sixth, *_ = (
         [f.verdict for f in findings if f.verdict != NOT_RUN] for findings in judged
     )
@@ -57,7 +57,7 @@ def test_verdicts_follow_from_the_numbers(edition: Edition) -> None:
     assert sixth == [HELD] * 3
     assert [len(findings) for findings in judged] == [12, 8, 2, 10, 10, 4, 1, 10, 1, 10, 2]
     entry = judged[2][0].record
-    values = [edition.values(model, "length-70") for model in ("gtrxl", "lstm")]
+    values = [data.values(model, "length-70") for model in ("gtrxl", "lstm")]
     test = welch_test(*values)
     assert test._asdict().items() <= entry.items() and entry["p_holm"] <= 2 * test.p
 
@@ -66,7 +66,7 @@ def test_seeds_that_solve_it_are_counted_by_fishers_test(tmp_path: Path) -> None
     study = thesis_study("repaired", ["transformer-xl", "gtrxl"], ["length-20"])
     solved = {"transformer-xl": 3, "gtrxl": 20}
     folder = write_folder(tmp_path / "study", study, lambda c: float(c.seed < solved[c.model]))
-    stabler, *missing = CLAIMS[1].judge(read_edition(folder)).findings
+    stabler, *missing = CLAIMS[1].judge(read_study(folder)).findings
     assert stabler.comparison == "length-20, gtrxl − transformer-xl" and stabler.verdict == HELD
     expected: Any = fisher_exact([[20, 10], [3, 27]])
     assert stabler.record["p"] == expected.pvalue
@@ -90,12 +90,12 @@ def test_the_rule_of_a_verdict() -> None:
     assert overall([]) == UNDECIDED and overall([NOT_RUN, NOT_RUN]) == NOT_RUN
 
 
-def test_pairs_are_all_there(edition: Edition) -> None:
-    assert with_many_seeds(edition) == SETTINGS
-    table = pairs(edition, "size-5")
+def test_pairs_are_all_there(data: StudyData) -> None:
+    assert with_many_seeds(data) == SETTINGS
+    table = pairs(data, "size-5")
     assert len(table.rows) == 10
     record = next(r for r in table.records if (r["first"], r["second"]) == ("lstm", "integrated"))
-    x, y = (edition.values(model, "size-5") for model in ("lstm", "integrated"))
+    x, y = (data.values(model, "size-5") for model in ("lstm", "integrated"))
     test = welch_test(x, y)
     assert record["p"] == test.p and record["difference"] == pytest.approx(-0.02)
     assert record["wins_mean"] == np.mean(np.sign(x[:, None] - y) / 2 + 0.5)
@@ -103,8 +103,8 @@ def test_pairs_are_all_there(edition: Edition) -> None:
     assert record["alike_within"] == equivalence_test(x, y, 0.1).within
 
 
-def test_the_thesiss_own_tests_are_reproduced(edition: Edition) -> None:
-    table = published_tests(edition, SETTINGS)
+def test_the_thesiss_own_tests_are_reproduced(data: StudyData) -> None:
+    table = published_tests(data, SETTINGS)
     assert table is not None and len(table.records) == 4  # universal and size-10 are not there
     for record in table.records:
         assert record["welch_of_published"] == pytest.approx(record["published_p"], abs=3e-3)
@@ -120,14 +120,14 @@ def test_a_mean_over_settings_is_welchs_test_of_one() -> None:
     assert mean_difference([x._replace(deviation=0.0)], [y._replace(deviation=0.0)]) is None
 
 
-def test_many_seeds_have_their_own_blocks(edition: Edition) -> None:
-    blocks = document([edition], styles_of(edition.models), "")
+def test_many_seeds_have_their_own_blocks(data: StudyData) -> None:
+    blocks = document([data], styles_of(data.models), "")
     names = {block.name for block in blocks if isinstance(block, Table | Chart)}
     assert {f"makkink-repaired-{name}" for name in ("claims", "seeds", "pairs-size-5")} <= names
     claims = next(b for b in blocks if isinstance(b, Table) and b.name.endswith("-claims"))
     verdicts = [UNDECIDED, NOT_HELD, HELD, NOT_HELD, UNDECIDED, UNDECIDED]
     assert [row[1].text for row in claims.rows][:6] == verdicts
-    chart = ranks(edition, SETTINGS, styles_of(edition.models))
+    chart = ranks(data, SETTINGS, styles_of(data.models))
     assert [panel.title for panel in chart.panels][:3] == [
         "length-20, 25% of training",
         "length-20, 50% of training",
@@ -144,7 +144,7 @@ def test_parts_and_models_without_any_cell(tmp_path: Path) -> None:
     study = thesis_study("published", ["lstm", "gtrxl"], ["length-70", "size-5"])
     study = replace(study, episodes=200)
     skip = [cell for cell in study.cells() if cell[:2] != ("lstm", "length-70")]
-    begun = read_edition(write_folder(tmp_path / "begun", study, lambda cell: 0.5, skip))
+    begun = read_study(write_folder(tmp_path / "begun", study, lambda cell: 0.5, skip))
     assert begun.parts_with_rows == ["length"] and len(begun.parts) == 2
     blocks = document([begun], styles_of(begun.models), "")
     told = [block.text for block in blocks if isinstance(block, Text)]
@@ -159,6 +159,6 @@ def test_parts_and_models_without_any_cell(tmp_path: Path) -> None:
 
 def test_a_folder_of_few_seeds_makes_no_claims(tmp_path: Path) -> None:
     study = thesis_study("published", ["lstm", "gtrxl"], ["length-70"])
-    few = read_edition(write_folder(tmp_path / "few", study, lambda cell: 0.5 + cell.seed / 100))
+    few = read_study(write_folder(tmp_path / "few", study, lambda cell: 0.5 + cell.seed / 100))
     blocks = document([few], styles_of(few.models), "")
     assert not any(getattr(block, "name", "").endswith("claims") for block in blocks)

@@ -8,7 +8,7 @@ import pytest
 
 from clew.cli import run
 from clew.errors import UserError
-from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.run.json_lines import DamagedRowWarning
 from report_study import own_study, undrawn, write_folder
@@ -57,7 +57,7 @@ def test_rows_edited_by_hand_are_named_by_line(tmp_path: Path, change, message: 
         rows[1]["curve"]["length"] = rows[1]["curve"]["success"]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match=re.escape(message)) as error:
-        read_edition(folder)
+        read_study(folder)
     assert str(path) in str(error.value)
 
 
@@ -67,7 +67,7 @@ def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
     rows = (folder / "results.jsonl").read_text()
     (folder / "results.jsonl").write_text(f"{{\n{rows}")
     with pytest.warns(DamagedRowWarning, match="jsonl: line 1 is damaged, it is not valid JSON"):
-        assert len(read_edition(folder).rows) == len(own_study().cells())
+        assert len(read_study(folder).rows) == len(own_study().cells())
     (folder / "results.jsonl").write_text("[]\n{}\n")
     with pytest.warns(DamagedRowWarning, match="line 1 is damaged, it is not a JSON object"):
         assert run(["report", str(folder)]) == 2
@@ -80,10 +80,10 @@ def test_joined_rows_count_once_and_must_be_of_the_same_settings(tmp_path: Path)
     lines = path.read_text().splitlines()
     row = {k: v for k, v in json.loads(lines[0]).items() if k != "crc32"}
     path.write_text("\n".join([*lines, json.dumps(row | {"mean": 0.9})]) + "\n")
-    assert {found["mean"] for found in read_edition(folder).rows} == {0.5}
+    assert {found["mean"] for found in read_study(folder).rows} == {0.5}
     path.write_text("\n".join([*lines, json.dumps(row | {"seed": 77, "digest": "other"})]) + "\n")
     with pytest.raises(UserError, match=r"was trained with other settings \(other\) than in a row"):
-        read_edition(folder)
+        read_study(folder)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -99,7 +99,7 @@ def test_what_failed_is_named(tmp_path: Path) -> None:
         for row in (gone, there)
     ]
     (folder / "failures.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (cell,) = read_edition(folder).failed
+    (cell,) = read_study(folder).failed
     assert cell == (gone["model"], gone["setting"], gone["seed"])
     text = make_report([folder], tmp_path / "page").markdown.read_text()
     assert f" on {cell.setting} with seed {cell.seed} (failures.jsonl has why)" in text

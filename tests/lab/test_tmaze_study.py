@@ -10,7 +10,7 @@ import pytest
 from clew.cli import run
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, within
 from clew.lab.grid import Cell, check_study, make_packs
-from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.lab.studies.tmaze import grid as tmaze
 from clew.lab.studies.tmaze.claims import (
@@ -161,7 +161,7 @@ def score(cell: Cell) -> float | None:
 
 def test_claims_are_judged_at_every_corridor(tmp_path: Path) -> None:
     folder = write_tmaze(tmp_path, score, seeds=tuple(range(40)))
-    scores = scores_of(read_edition(folder))
+    scores = scores_of(read_study(folder))
     judged = [claim.judge(scores) for claim in CLAIMS]
     found = {claim.text: (claim.verdict, claim.needed) for claim in judged}
     # 140 to 180 were not run, so that what is claimed there stays open, unless it fails elsewhere.
@@ -181,7 +181,7 @@ def test_one_agent_that_reaches_beyond_its_window_is_enough(tmp_path: Path) -> N
     def reach(cell: Cell) -> float:
         return 1.0 if cell == Cell("gtrxl-128-banded", "corridor-200", 1) else 0.5
 
-    beyond = CLAIMS[-1].judge(scores_of(read_edition(write_tmaze(tmp_path, reach))))
+    beyond = CLAIMS[-1].judge(scores_of(read_study(write_tmaze(tmp_path, reach))))
     assert beyond.verdict == NOT_HELD
     found = {f.comparison: (f.verdict, f.needed, f.seen) for f in beyond.findings}
     assert found["corridor 200, gtrxl-128-banded"] == (NOT_HELD, None, "1 of 2 seeds solve it")
@@ -196,7 +196,7 @@ def test_windows_are_compared_in_either_edition(tmp_path: Path) -> None:
         folder = write_tmaze(
             tmp_path / edition, lambda cell, p=pair: 0.5 if cell.model in p else None, edition
         )
-        scores = scores_of(read_edition(folder))
+        scores = scores_of(read_study(folder))
         assert scores.models == [model for model in tmaze.models(edition) if model in pair]
         chart, table = windows_chart(scores, styles_of(scores.models)), windows_table(scores)
         assert chart is not None and list(chart.models) == list(pair)

@@ -96,7 +96,7 @@ class PublishedStudy(Generic[Options]):
     presets: Mapping[str, "TrainConfig"] = field(default_factory=dict)
     """Settings for `clew train --preset`, by their whole name."""
     pages: str = ""
-    """Where its `clew.lab.studies.report.edition.Page` by the name of the grid is, as
+    """Where its `clew.lab.studies.report.data.Page` by the name of the grid is, as
     "module:function"; without one, a report has the form of any study's."""
 
 

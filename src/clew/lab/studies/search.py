@@ -10,7 +10,7 @@ import numpy as np
 from clew.errors import UserError
 from clew.lab.grid import Setting
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.edition import read_edition
+from clew.lab.studies.report.data import read_study
 
 
 class Tried(NamedTuple):
@@ -73,9 +73,9 @@ class Search:
         Raises:
             UserError: if it is the folder of another grid, or has no finished training.
         """
-        edition = read_edition(folder)
-        if edition.name != name:
-            raise UserError(f"{edition.folder} is of {edition.name}, not a search ({name})")
-        rows = edition.of_one_budget().rows
-        found = {model: self.tried(rows, model) for model in edition.models}
+        data = read_study(folder)
+        if data.name != name:
+            raise UserError(f"{data.folder} is of {data.name}, not a search ({name})")
+        rows = data.of_one_budget().rows
+        found = {model: self.tried(rows, model) for model in data.models}
         return {model: pairs[0].pair for model, pairs in found.items() if pairs}

@@ -10,7 +10,7 @@ import numpy as np
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Claim, Finding, tables
 from clew.lab.studies.report.budget import Values
 from clew.lab.studies.report.comparisons import ALPHA, MANY, difference_text, p_text, signed
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.report.document import Block
 from clew.stats import (
     Comparison,
@@ -30,24 +30,24 @@ Where = tuple[str, str, str]
 """A setting, the model that is said to have more, and the other."""
 
 
-def solves(edition: Edition, model: str, setting: str) -> Values:
+def solves(data: StudyData, model: str, setting: str) -> Values:
     """1 for every seed that solves the task, else 0."""
-    return (edition.values(model, setting) > SOLVED).astype(float)
+    return (data.values(model, setting) > SOLVED).astype(float)
 
 
-def training(edition: Edition, model: str, setting: str) -> Values:
+def training(data: StudyData, model: str, setting: str) -> Values:
     """What every seed earned over all of its training: more of it the sooner it learns."""
-    return np.array([np.mean(curve) for curve in _curves(edition, model, setting)])
+    return np.array([np.mean(curve) for curve in _curves(data, model, setting)])
 
 
-def early(edition: Edition, model: str, setting: str) -> Values:
+def early(data: StudyData, model: str, setting: str) -> Values:
     """What every seed earned in the tenth of its training that ends at a quarter of it."""
-    curves = _curves(edition, model, setting)
+    curves = _curves(data, model, setting)
     return np.array([np.mean(c[round(0.15 * len(c)) : round(0.25 * len(c))]) for c in curves])
 
 
-def _curves(edition: Edition, model: str, setting: str) -> list[list[float]]:
-    found, score = edition.cells[model, setting], edition.study["score"]
+def _curves(data: StudyData, model: str, setting: str) -> list[list[float]]:
+    found, score = data.cells[model, setting], data.study["score"]
     curves = [found[seed]["curve"][score] for seed in sorted(found)]
     return [[v for v in curve if v is not None] for curve in curves]
 
@@ -59,15 +59,15 @@ class MoreThan:
     more: tuple[str, ...]
     less: tuple[str, ...]
     settings: tuple[str, ...]
-    measure: Callable[[Edition, str, str], Values] = Edition.values
+    measure: Callable[[StudyData, str, str], Values] = StudyData.values
     """Of which they have more; by default scores."""
 
-    def __call__(self, edition: Edition) -> list[Finding]:
+    def __call__(self, data: StudyData) -> list[Finding]:
         """Every comparison, with Holm's correction over those that have the seeds."""
         wanted = [w for w in product(self.settings, self.more, self.less) if w[1] != w[2]]
-        known = [w for w in wanted if min(edition.values(m, w[0]).size for m in w[1:]) >= MANY]
+        known = [w for w in wanted if min(data.values(m, w[0]).size for m in w[1:]) >= MANY]
         measure = self.measure
-        seeds = {w: (measure(edition, w[1], w[0]), measure(edition, w[2], w[0])) for w in known}
+        seeds = {w: (measure(data, w[1], w[0]), measure(data, w[2], w[0])) for w in known}
         tests = {where: self._test(*both) for where, both in seeds.items()}
         corrected = holm([test.p for test in tests.values()]) if tests else []
         found = {
@@ -91,10 +91,10 @@ class NoMoreThan:
     other: str
     settings: tuple[str, ...]
 
-    def __call__(self, edition: Edition) -> list[Finding]:
+    def __call__(self, data: StudyData) -> list[Finding]:
         """Every comparison; what speaks against "more" speaks for this, and the other way."""
         opposite = {HELD: NOT_HELD, NOT_HELD: HELD}
-        more = MoreThan((self.one,), (self.other,), self.settings)(edition)
+        more = MoreThan((self.one,), (self.other,), self.settings)(data)
         return [replace(f, verdict=opposite.get(f.verdict, f.verdict)) for f in more]
 
 
@@ -102,7 +102,7 @@ PLAIN, GATED = ("transformer-xl", "rezero"), ("gtrxl", "integrated")
 UNGATED = (*PLAIN, "universal")
 TRANSFORMERS = ("transformer-xl", "gtrxl", "rezero", "universal", "integrated")
 LONG, LARGE = ("length-20", "length-70"), ("size-5", "size-10")
-CLAIMS: tuple[Claim[Edition], ...] = (
+CLAIMS: tuple[Claim[StudyData], ...] = (
     Claim(
         "Makkink (2021)",
         "1. Attention alone is not enough: gated transformers earn more",
@@ -177,9 +177,9 @@ def verdict(test: Comparison, corrected: float, high: float) -> str:
     return UNDECIDED
 
 
-def claim_blocks(edition: Edition) -> list[Block]:
+def claim_blocks(data: StudyData) -> list[Block]:
     """The tables of the claims; none if no comparison has the seeds."""
-    judged = [claim.judge(edition) for claim in CLAIMS]
+    judged = [claim.judge(data) for claim in CLAIMS]
     if all(claim.verdict == NOT_RUN for claim in judged):
         return []
     note = (
@@ -199,7 +199,7 @@ def claim_blocks(edition: Edition) -> list[Block]:
         "correction. Could see: the smallest difference that as many seeds with these deviations "
         "show with probability 0.8, as the first of the claim's tests in Holm's order."
     )
-    return [*tables(judged, edition.slug, "What the thesis claims", note, details)]
+    return [*tables(judged, data.slug, "What the thesis claims", note, details)]
 
 
 def _words(setting: str, more: str, less: str) -> str:

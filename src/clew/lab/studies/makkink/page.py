@@ -4,12 +4,12 @@ from functools import partial
 
 from clew.lab.studies.makkink import grid
 from clew.lab.studies.makkink.claims import claim_blocks
-from clew.lab.studies.report.edition import (
-    Edition,
+from clew.lab.studies.report.data import (
     Page,
     Part,
     Publication,
     PublishedTest,
+    StudyData,
     command_of,
 )
 from clew.stats import Spread
@@ -102,11 +102,11 @@ def page_of(name: str) -> Page | None:
     return Page(partial(command, which=editions[name]), publication)
 
 
-def command(edition: Edition, which: str) -> str:
-    """The command that makes an edition's folder."""
-    parts = {part_of(setting) for setting in edition.study["settings"]}
+def command(data: StudyData, which: str) -> str:
+    """The command that makes a folder of an edition."""
+    parts = {part_of(setting) for setting in data.study["settings"]}
     part = parts.pop() if len(parts) == 1 else "all"
-    return command_of(edition, f"makkink --edition {which} --part {part}", grid.study(part, which))
+    return command_of(data, f"makkink --edition {which} --part {part}", grid.study(part, which))
 
 
 def published() -> dict[tuple[str, str], Spread]:

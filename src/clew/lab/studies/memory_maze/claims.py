@@ -24,7 +24,7 @@ from clew.lab.studies.memory_maze.grid import NAME, PRESETS
 from clew.lab.studies.report.budget import OneBudget, Values, one_budget
 from clew.lab.studies.report.charts import curve_of
 from clew.lab.studies.report.comparisons import difference_text
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.stats import Comparison, Interval, bootstrap_interval, welch_test
 
 SPEED = "memory-maze-learner.json"
@@ -47,16 +47,16 @@ FASTER, LESS_MEMORY = 1.54, 0.43
 """Of AReLiT against GTrXL-256 in Figure 5.6."""
 
 
-def scores_of(edition: Edition) -> OneBudget:
+def scores_of(data: StudyData) -> OneBudget:
     """The rows of a folder, whose scores are returns over the last steps of training.
 
     Raises:
         UserError: if the folder is not of the study.
     """
-    if edition.name != NAME or "last" not in edition.rows[0]:
-        raise UserError(f"{edition.folder} is of {edition.name}, not a grid of {NAME}")
+    if data.name != NAME or "last" not in data.rows[0]:
+        raise UserError(f"{data.folder} is of {data.name}, not a grid of {NAME}")
     own = [name.removeprefix("memory-maze/") for name in PRESETS]
-    return one_budget(edition, own, lambda maze: (len(maze), maze))
+    return one_budget(data, own, lambda maze: (len(maze), maze))
 
 
 def speed_of(scores: OneBudget) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def speed_of(scores: OneBudget) -> dict[str, Any] | None:
     Raises:
         UserError: if the file is damaged.
     """
-    path = scores.edition.folder / SPEED
+    path = scores.data.folder / SPEED
     if not path.exists():
         return None
     try:

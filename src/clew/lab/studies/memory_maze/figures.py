@@ -59,7 +59,7 @@ def _learning(
 ) -> Chart:
     titles = {maze: f"{maze}: {scores.seeds(models, [maze])}" for maze in mazes}
     return Chart(
-        f"{scores.edition.slug}-figure-{number.replace('.', '-')}",
+        f"{scores.data.slug}-figure-{number.replace('.', '-')}",
         f"Figure {number}, {title}",
         caption,
         learning_panels(scores, titles, models, styles, "return", "return", (0, None), True),
@@ -86,7 +86,7 @@ def speed(scores: OneBudget, judged: Sequence[Judged]) -> Chart:
         ]
     panels.append(Panel("trainings, environment steps/s", partial(_draw_trainings, scores)))
     return Chart(
-        f"{scores.edition.slug}-figure-5-6",
+        f"{scores.data.slug}-figure-5-6",
         f"Figure 5.6, {verdict_on(judged, 'Figure 5.6')}: speed and memory, {scores.budget}",
         "Learner: one gradient step on noise, median of turns and 95% interval; its memory is the "
         "compiler's plan. Trainings: each dot is a cell, the bar their mean; acting, environments "
@@ -113,7 +113,7 @@ def _draw_memory(rows: Sequence[dict[str, Any]], axes: Axes) -> None:
 
 def _draw_trainings(scores: OneBudget, axes: Axes) -> None:
     for place, model in enumerate(scores.models):
-        rates = [row["rate"] for row in scores.edition.rows_of(model)]
+        rates = [row["rate"] for row in scores.data.rows_of(model)]
         axes.barh(place, float(np.mean(rates)), color=_BAR)
         axes.plot(rates, [place] * len(rates), "o", color="black", ms=3)
     axes.set_yticks(range(len(scores.models)), scores.models)

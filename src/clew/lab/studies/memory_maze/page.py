@@ -10,30 +10,30 @@ from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of, speed_of
 from clew.lab.studies.memory_maze.grid import STEPS
 from clew.lab.studies.report.budget import OneBudget, Shown, costs_table, scores_table
 from clew.lab.studies.report.costs import provenance
-from clew.lab.studies.report.edition import Edition, Page, command_of
+from clew.lab.studies.report.data import Page, StudyData, command_of
 from clew.lab.studies.report.search import SearchReport
 from clew.report.document import Block, Cell, Heading, Table, Text, counted, listed, tabulate
 from clew.report.figures import Styles
 from clew.run.config import config_from_json
 
 
-def _command(edition: Edition) -> str:
-    search = edition.name == grid.SEARCH_NAME
+def _command(data: StudyData) -> str:
+    search = data.name == grid.SEARCH_NAME
     make, own = (grid.sweep, [grid.SWEEP_SIZE]) if search else (grid.study, list(grid.SIZES))
-    words = f"pramanik --part memory-maze{' --sweep' if search else ''}{_acting(edition)}"
-    words += "" if search else _rates(edition)
-    tasks = list(dict.fromkeys(task["env"] for task in edition.study["settings"].values()))
+    words = f"pramanik --part memory-maze{' --sweep' if search else ''}{_acting(data)}"
+    words += "" if search else _rates(data)
+    tasks = list(dict.fromkeys(task["env"] for task in data.study["settings"].values()))
     mazes = [size for size in grid.SIZES if grid.maze(size) in tasks]
     if len(mazes) < len(tasks):
-        return command_of(edition, f"{words} --env {','.join(tasks)}", make(tasks=tasks))
+        return command_of(data, f"{words} --env {','.join(tasks)}", make(tasks=tasks))
     if mazes != own:
         words += f" --mazes {','.join(map(str, mazes))}"
-    return command_of(edition, words, make(mazes=mazes))
+    return command_of(data, words, make(mazes=mazes))
 
 
-def _acting(edition: Edition) -> str:
+def _acting(data: StudyData) -> str:
     """The options of how its agents act, where they are not the thesis's."""
-    model = config_from_json(next(iter(edition.study["models"].values())))
+    model = config_from_json(next(iter(data.study["models"].values())))
     given = {
         "runner": (model.runner, grid.RUNNER),
         "actors": (model.asynchronous.actors, grid.ACTORS),
@@ -42,18 +42,18 @@ def _acting(edition: Edition) -> str:
     return "".join(f" --{n} {value}" for n, (value, usual) in given.items() if value != usual)
 
 
-def _rates(edition: Edition) -> str:
+def _rates(data: StudyData) -> str:
     """The option that gave agents the best pairs of a search, whose folder nothing tells."""
-    usual, made = grid.study().models, edition.study["models"]
+    usual, made = grid.study().models, data.study["models"]
     learnings = [(usual[n].ppo, config_from_json(made[n]).ppo) for n in usual if n in made]
     pairs = [[(ppo.learning_rate, ppo.entropy_cost) for ppo in both] for both in learnings]
     searched = any(own != given for own, given in pairs)
     return " --rates-from SEARCH" if searched else ""
 
 
-def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
+def _about_search(data: StudyData, rows: Sequence[Row]) -> str:
     tasks = list(dict.fromkeys(row["setting"].rsplit(" ", 2)[0] for row in rows))
-    seeds, last = counted(len(edition.seeds), "seed"), rows[0]["last"]["steps"]
+    seeds, last = counted(len(data.seeds), "seed"), rows[0]["last"]["steps"]
     return (
         f"{counted(len(rows), 'training')} on {listed(tasks)}, {seeds}, {rows[0]['steps']:,} steps "
         f"each; the last {last:,} choose. The thesis searches with 3 seeds of 15M steps in the "
@@ -82,26 +82,26 @@ RETURNS = Shown(
 _COSTS = "By the clock, whatever else the machine did; {}."
 
 
-def blocks(edition: Edition, styles: Styles, note: str) -> list[Block | None]:
+def blocks(data: StudyData, styles: Styles, note: str) -> list[Block | None]:
     """The blocks of a folder at the budget of most of its rows."""
-    scores = scores_of(edition)
+    scores = scores_of(data)
     judged = [claim.judge(scores) for claim in CLAIMS]
-    last = max(row["last"]["steps"] for row in scores.edition.rows)
+    last = max(row["last"]["steps"] for row in scores.data.rows)
     return [
-        Heading(scores.edition.name, 1, scores.edition.slug),
+        Heading(scores.data.name, 1, scores.data.slug),
         scores.numbers(judged, "of training"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
-        edition.heading("Learning", "learning"),
+        data.heading("Learning", "learning"),
         figures.learning(scores, styles, judged),
         scores_table(scores, f"Return over the last {last:,} of {scores.budget}", RETURNS),
         figures.windows(scores, styles, judged),
-        edition.heading("Speed and memory", "speed"),
+        data.heading("Speed and memory", "speed"),
         figures.speed(scores, judged),
         learner_table(scores),
         costs_table(scores, _COSTS),
-        edition.heading("How this was made", "made-section"),
-        provenance(scores.edition, note),
+        data.heading("How this was made", "made-section"),
+        provenance(scores.data, note),
     ]
 
 
@@ -120,7 +120,7 @@ def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
             "what does not hold here may hold there."
         )
     title = f"Claims of section 5.2 at {scores.budget}"
-    return claims.tables(judged, scores.edition.slug, title, note)
+    return claims.tables(judged, scores.data.slug, title, note)
 
 
 def _sentences(scores: OneBudget) -> list[str]:
@@ -132,7 +132,7 @@ def _sentences(scores: OneBudget) -> list[str]:
         "entropy costs, which it does not give."
     ]
     sentences += scores.not_shown
-    silent = sum(row["last"]["return"] is None for row in scores.edition.rows)
+    silent = sum(row["last"]["return"] is None for row in scores.data.rows)
     if silent:
         sentences.append(f"In {counted(silent, 'training')} no episode ended at the end.")
     return sentences
@@ -161,7 +161,7 @@ def learner_table(scores: OneBudget) -> Table | None:
     heads = ("agent", "frames/s", "by gtrxl-256", "MiB", "million multiply-adds a frame")
     first = next(iter(speed["rows"].values()))
     return tabulate(
-        f"{scores.edition.slug}-learner",
+        f"{scores.data.slug}-learner",
         f"The learner alone: {machine['device']}, {machine['cores']} cores",
         heads,
         rows,

@@ -5,7 +5,7 @@ import itertools
 from clew.envs.popgym.difficulty import DIFFICULTIES
 from clew.lab.studies.popgym.floors import best_returns
 from clew.lab.studies.popgym.grid import LEARNERS, study
-from clew.lab.studies.report.edition import Edition, Page, Publication, command_of
+from clew.lab.studies.report.data import Page, Publication, StudyData, command_of
 
 
 def page_of(name: str) -> Page | None:
@@ -16,9 +16,9 @@ def page_of(name: str) -> Page | None:
     difficulty, learner = known[name]
     whole = study(difficulty, learner)
 
-    def command(edition: Edition) -> str:
+    def command(data: StudyData) -> str:
         words = f"popgym --difficulty {difficulty} --learner {learner}"
-        return command_of(edition, words, whole)
+        return command_of(data, words, whole)
 
     known = best_returns(difficulty)
     best = {name: known[setting.env] for name, setting in whole.settings.items()}

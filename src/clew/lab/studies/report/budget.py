@@ -13,7 +13,7 @@ from clew.lab import claims
 from clew.lab.claims import Judged
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.charts import curve_of, draw_seeds, steps_axis
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.report.document import Cell, Numbers, Panel, Table, counted, duration, tabulate
 from clew.report.figures import Styles
@@ -26,7 +26,7 @@ Values = Float[np.ndarray, " seeds"]
 class OneBudget:
     """The rows of one budget, which every figure and table shows."""
 
-    edition: Edition
+    data: StudyData
     steps: int
     """Training steps of every cell that is shown."""
     not_shown: list[str]
@@ -38,7 +38,7 @@ class OneBudget:
 
     def rows(self, model: str, setting: str) -> list[Row]:
         """A cell's rows, seed by seed."""
-        found = self.edition.cells.get((model, setting), {})
+        found = self.data.cells.get((model, setting), {})
         return [found[seed] for seed in sorted(found)]
 
     def scores(self, model: str, setting: str) -> Values:
@@ -48,7 +48,7 @@ class OneBudget:
 
     def numbers(self, judged: Sequence[Judged], of: str) -> Numbers:
         """The numbers at the head of a report; `of` is whose time it is that the trainings took."""
-        rows = self.edition.rows
+        rows = self.data.rows
         return Numbers(
             [
                 (f"{len(rows):,}", f"trainings of {self.budget}"),
@@ -75,17 +75,17 @@ class OneBudget:
         return f"{self.steps / 1e6:.3g}M steps"
 
 
-def one_budget(edition: Edition, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:
+def one_budget(data: StudyData, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:
     """The rows of the budget that most rows are of, the larger one if two have as many.
 
     The study's own models come first and in their order, and settings are sorted by `order`.
     """
-    shown = edition.of_one_budget()
+    shown = data.of_one_budget()
     there = dict.fromkeys(model for model, _ in shown.cells)
     return OneBudget(
         shown,
         shown.rows[0]["steps"],
-        edition.not_shown(shown),
+        data.not_shown(shown),
         [m for m in models if m in there] + [m for m in there if m not in models],
         sorted({setting for _, setting in shown.cells}, key=order),
     )
@@ -132,7 +132,7 @@ def scores_table(found: OneBudget, title: str, shown: Shown) -> Table:
             records.append(named | record | more)
         rows.append(cells)
     heads = ["agent", *(shown.labels(setting)[0] for setting in found.settings)]
-    return tabulate(f"{found.edition.slug}-{shown.name}", title, heads, rows, shown.note, records)
+    return tabulate(f"{found.data.slug}-{shown.name}", title, heads, rows, shown.note, records)
 
 
 def over_seeds(
@@ -197,7 +197,7 @@ def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table
     """
     rows, records = [], []
     for model in found.models:
-        own = found.edition.rows_of(model)
+        own = found.data.rows_of(model)
         train = [row["timed"]["train"] for row in own]
         rate, hours = sum(row["steps"] for row in own) / sum(train), float(np.mean(train)) / 3600
         minutes = float(np.mean([row["timed"]["evaluate"] for row in own])) / 60
@@ -211,5 +211,5 @@ def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table
     heads = ["agent", "parameters", "cells", "steps/s", "a training"]
     heads += ["a measuring", "in all"] if measured else []
     title = f"What it took, {found.budget} a cell"
-    note = note.format(f"{duration(sum(row['seconds'] for row in found.edition.rows))} in all")
-    return tabulate(f"{found.edition.slug}-costs", title, heads, rows, note, records)
+    note = note.format(f"{duration(sum(row['seconds'] for row in found.data.rows))} in all")
+    return tabulate(f"{found.data.slug}-costs", title, heads, rows, note, records)

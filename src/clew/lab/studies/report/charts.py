@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.lab.studies.report.means import mean_interval
 from clew.lab.studies.report.tables import axis_of, score_label, title_of
 from clew.report.curves import Curves, curves, mean_and_band
@@ -38,68 +38,66 @@ THRESHOLDS = np.linspace(-0.5, 1.0, 61)
 """Of normalised scores, in profiles."""
 
 
-def score_limits(edition: Edition) -> tuple[float, float]:
+def score_limits(data: StudyData) -> tuple[float, float]:
     """The axis of scores: from -1 for returns, from 0 for rates, farther if a score is."""
-    means = edition.means
-    low = 0.0 if min(means, default=0.0) >= 0 and edition.rows[0]["score"] != "return" else -1.0
+    means = data.means
+    low = 0.0 if min(means, default=0.0) >= 0 and data.rows[0]["score"] != "return" else -1.0
     return min([low, *means]), max([1.0, *means])
 
 
-def seen_limits(edition: Edition, *others: float) -> tuple[float, float]:
+def seen_limits(data: StudyData, *others: float) -> tuple[float, float]:
     """An axis from the lowest score seen, or 0, to 1, or a higher score, with a margin; others are
     numbers beside the scores, and NaN is none."""
-    seen = [*edition.means, *(number for number in others if not math.isnan(number))]
+    seen = [*data.means, *(number for number in others if not math.isnan(number))]
     return min([0.0, *seen]) - 0.05, max([1.0, *seen]) + 0.05
 
 
-def outcomes(edition: Edition, styles: Styles) -> Chart:
+def outcomes(data: StudyData, styles: Styles) -> Chart:
     """The histogram of outcomes of each model, a panel for each part (Figure 4.1.1)."""
     panels = [
-        Panel(title_of(edition, part), partial(_draw_outcomes, edition, part, styles))
-        for part in edition.parts_with_rows
+        Panel(title_of(data, part), partial(_draw_outcomes, data, part, styles))
+        for part in data.parts_with_rows
     ]
     caption = (
         f"Every training is one count; {BINS} bins, heights are shares of a model's trainings. "
         "Two humps, at the floor and at 1, say that trainings either work or fail: a mean of a "
         "few of them then hides more than it shows."
     )
-    size = (3.6, 0.36 * len(edition.models) + 0.8)
-    return Chart(f"{edition.slug}-outcomes", "Histogram of outcomes", caption, panels, size=size)
+    size = (3.6, 0.36 * len(data.models) + 0.8)
+    return Chart(f"{data.slug}-outcomes", "Histogram of outcomes", caption, panels, size=size)
 
 
-def _draw_outcomes(edition: Edition, part: str, styles: Styles, axes: Axes) -> None:
-    low, high = score_limits(edition)
+def _draw_outcomes(data: StudyData, part: str, styles: Styles, axes: Axes) -> None:
+    low, high = score_limits(data)
     edges = np.linspace(low, high, BINS + 1)
     widths = np.diff(edges) * 0.94
-    for place, model in enumerate(reversed(edition.models)):
-        values = np.concatenate([edition.values(model, name) for name in edition.of_part(part)])
+    for place, model in enumerate(reversed(data.models)):
+        values = np.concatenate([data.values(model, name) for name in data.of_part(part)])
         heights = 0.9 * (np.histogram(values, edges)[0] / max(values.size, 1))
         colour = styles[model].colour
         axes.bar(edges[:-1], heights, width=widths, bottom=place, align="edge", color=colour)
-    _models_up(edition, axes)
-    axes.set(ylim=(-0.05, len(edition.models)), xlim=(low, high))
+    _models_up(data, axes)
+    axes.set(ylim=(-0.05, len(data.models)), xlim=(low, high))
 
 
-def _models_up(edition: Edition, axes: Axes) -> None:
+def _models_up(data: StudyData, axes: Axes) -> None:
     """Models from the last at the bottom to the first, by their scores."""
-    axes.set_yticks(range(len(edition.models)), [plain(m) for m in reversed(edition.models)])
-    axes.set_xlabel(plain(score_label(edition)))
+    axes.set_yticks(range(len(data.models)), [plain(m) for m in reversed(data.models)])
+    axes.set_xlabel(plain(score_label(data)))
 
 
-def bars(edition: Edition, part: str, styles: Styles) -> Chart:
+def bars(data: StudyData, part: str, styles: Styles) -> Chart:
     """Scores by setting, a panel for each model (Figures 4.1.2, 4.2.1 and 4.3.1)."""
     panels = [
-        Panel(model, partial(_draw_bars, edition, part, model, styles[model]))
-        for model in edition.models
-        if any(edition.values(model, name).size for name in edition.of_part(part))
+        Panel(model, partial(_draw_bars, data, part, model, styles[model]))
+        for model in data.models
+        if any(data.values(model, name).size for name in data.of_part(part))
     ]
-    published = any(
-        (m, s) in edition.published for m in edition.models for s in edition.of_part(part)
-    )
-    floors = any(edition.settings[name].floor is not None for name in edition.of_part(part))
-    names = edition.of_part(part)
+    published = any((m, s) in data.published for m in data.models for s in data.of_part(part))
+    floors = any(data.settings[name].floor is not None for name in data.of_part(part))
+    names = data.of_part(part)
     shape: dict[str, Any] = {"size": (3.6, 2.2)}
-    lying = _lie(edition, names)
+    lying = _lie(data, names)
     if lying:
         shape = {"size": (5.2, 0.2 * len(names) + 0.7), "columns": 2}
     caption = "Bars are means over seeds, dots are the seeds."
@@ -107,37 +105,37 @@ def bars(edition: Edition, part: str, styles: Styles) -> Chart:
     edge = "A grey line is" if lying else "The steps are"
     caption += f" {edge} what is earned without a memory." if floors else ""
     caption += " Where a bar is missing, no cell is there yet."
-    title = f"{title_of(edition, part)}: every setting and seed"
-    return Chart(f"{edition.slug}-{part}-bars", title, caption, panels, **shape)
+    title = f"{title_of(data, part)}: every setting and seed"
+    return Chart(f"{data.slug}-{part}-bars", title, caption, panels, **shape)
 
 
 LONGEST_BELOW = 12
 """Letters of a setting's name that stand below a bar; longer ones lie beside it."""
 
 
-def _lie(edition: Edition, settings: Sequence[str]) -> bool:
+def _lie(data: StudyData, settings: Sequence[str]) -> bool:
     """Whether bars lie, so that their settings' names can be read."""
-    return max(len(edition.settings[name].label) for name in settings) > LONGEST_BELOW
+    return max(len(data.settings[name].label) for name in settings) > LONGEST_BELOW
 
 
-def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes) -> None:
-    names = edition.of_part(part)
+def _draw_bars(data: StudyData, part: str, model: str, style: Style, axes: Axes) -> None:
+    names = data.of_part(part)
     places = np.arange(len(names))
-    scores = [edition.values(model, name) for name in names]
+    scores = [data.values(model, name) for name in names]
     means = [values.mean() if values.size else np.nan for values in scores]
     spots = [place + spread_out(v.size, 0.5) for place, v in zip(places, scores, strict=True)]
     dots = np.concatenate(spots), np.concatenate(scores)
-    known = {p: edition.published.get((model, n)) for p, n in zip(places, names, strict=True)}
+    known = {p: data.published.get((model, n)) for p, n in zip(places, names, strict=True)}
     dashes = {place: spread.mean for place, spread in known.items() if spread is not None}
     at, published = np.array(list(dashes), np.float64), list(dashes.values())
-    floors = [edition.settings[name].floor for name in names]
+    floors = [data.settings[name].floor for name in names]
     heights = np.array([np.nan if floor is None else floor for floor in floors])
-    labels = [plain(edition.settings[name].label) for name in names]
-    across, score = (-0.6, len(names) - 0.4), score_label(edition)
-    limits = seen_limits(edition, *published, *heights)
+    labels = [plain(data.settings[name].label) for name in names]
+    across, score = (-0.6, len(names) - 0.4), score_label(data)
+    limits = seen_limits(data, *published, *heights)
     bar = {"color": style.colour, "alpha": 0.4, "linewidth": 0}
     dot = {"color": style.colour, "markersize": 4, "markeredgewidth": 0}
-    if _lie(edition, names):
+    if _lie(data, names):
         axes.barh(places, means, 0.8, **bar)
         axes.plot(*dots[::-1], ".", **dot)
         axes.vlines(published, at - 0.42, at + 0.42, color="black", linewidth=1.5)
@@ -150,39 +148,39 @@ def _draw_bars(edition: Edition, part: str, model: str, style: Style, axes: Axes
     axes.hlines(published, at - 0.42, at + 0.42, color="black", linewidth=1.5)
     axes.step(places, heights, where="mid", color=FADED, linewidth=1, zorder=0.9)
     axes.set_xticks(places, labels, rotation=90 if len(names) > 3 else 0)
-    axes.set(xlim=across, ylim=limits, xlabel=axis_of(edition, part), ylabel=plain(score))
+    axes.set(xlim=across, ylim=limits, xlabel=axis_of(data, part), ylabel=plain(score))
 
 
-def many_seeds(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
+def many_seeds(data: StudyData, settings: Sequence[str], styles: Styles) -> Chart:
     """All seeds of each model, a panel for each setting (Figures 4.1.3 and 4.2.2)."""
     panels = [
-        Panel(name, partial(_draw_seeds, edition, name, styles, _intervals(edition, name)))
+        Panel(name, partial(_draw_seeds, data, name, styles, _intervals(data, name)))
         for name in settings
     ]
     caption = (
         "Dots are seeds; the thick bar is the 95% bootstrap interval of their mean, the stroke "
         "across it the mean."
     )
-    if any((m, s) in edition.published for m in edition.models for s in settings):
+    if any((m, s) in data.published for m in data.models for s in settings):
         caption += " A hollow diamond is the published mean."
     title = "Many seeds side by side"
-    size = (4.0, 0.34 * len(edition.models) + 0.8)
-    return Chart(f"{edition.slug}-seeds", title, caption, panels, size=size, columns=2)
+    size = (4.0, 0.34 * len(data.models) + 0.8)
+    return Chart(f"{data.slug}-seeds", title, caption, panels, size=size, columns=2)
 
 
-def _intervals(edition: Edition, setting: str) -> dict[str, Interval]:
-    found = {model: edition.values(model, setting) for model in edition.models}
+def _intervals(data: StudyData, setting: str) -> dict[str, Interval]:
+    found = {model: data.values(model, setting) for model in data.models}
     return {model: bootstrap_interval(v) for model, v in found.items() if v.size}
 
 
 def _draw_seeds(
-    edition: Edition, setting: str, styles: Styles, intervals: dict[str, Interval], axes: Axes
+    data: StudyData, setting: str, styles: Styles, intervals: dict[str, Interval], axes: Axes
 ) -> None:
-    for place, model in enumerate(reversed(edition.models)):
+    for place, model in enumerate(reversed(data.models)):
         if model not in intervals:
             continue
-        style, values = styles[model], edition.values(model, setting)
-        published, mean = edition.published.get((model, setting)), intervals[model]
+        style, values = styles[model], data.values(model, setting)
+        published, mean = data.published.get((model, setting)), intervals[model]
         heights = place + spread_out(values.size, 0.5)
         axes.plot(values, heights, style.marker, color=style.colour, markersize=3, alpha=0.6)
         axes.plot(mean[1:], [place] * 2, color=style.colour, linewidth=7, alpha=0.35)
@@ -190,10 +188,10 @@ def _draw_seeds(
         if published is not None:
             hollow = {"color": "black", "markerfacecolor": "white", "markersize": 5}
             axes.plot(published.mean, place, "D", **hollow)
-    _models_up(edition, axes)
-    known = (edition.published.get((model, setting)) for model in edition.models)
-    limits = seen_limits(edition, *(spread.mean for spread in known if spread is not None))
-    axes.set(ylim=(-0.6, len(edition.models) - 0.4), xlim=limits)
+    _models_up(data, axes)
+    known = (data.published.get((model, setting)) for model in data.models)
+    limits = seen_limits(data, *(spread.mean for spread in known if spread is not None))
+    axes.set(ylim=(-0.6, len(data.models) - 0.4), xlim=limits)
 
 
 def spread_out(count: int, width: float) -> np.ndarray:
@@ -202,11 +200,11 @@ def spread_out(count: int, width: float) -> np.ndarray:
     return width * ((np.arange(count) * golden + 0.5) % 1 - 0.5)
 
 
-def profiles(edition: Edition, styles: Styles) -> Chart:
+def profiles(data: StudyData, styles: Styles) -> Chart:
     """The share of normalised scores above each threshold, a panel for each part."""
-    found = {part: _profiles(edition, part) for part in edition.parts}
+    found = {part: _profiles(data, part) for part in data.parts}
     panels = [
-        Panel(title_of(edition, part), partial(_draw_profiles, of_part, styles))
+        Panel(title_of(data, part), partial(_draw_profiles, of_part, styles))
         for part, of_part in found.items()
         if of_part
     ]
@@ -216,13 +214,13 @@ def profiles(edition: Edition, styles: Styles) -> Chart:
         "falls at 0 and then runs flat to 1 is of a model that works or fails. Shaded: 95% "
         "bootstrap band at each point."
     )
-    name = f"{edition.slug}-profiles"
-    return Chart(name, "Performance profiles", caption, panels, edition.models)
+    name = f"{data.slug}-profiles"
+    return Chart(name, "Performance profiles", caption, panels, data.models)
 
 
-def _profiles(edition: Edition, part: str) -> dict[str, Profile]:
-    needed = edition.in_need(part)
-    scores = {m: edition.table(m, needed, normalised=True) for m in edition.models}
+def _profiles(data: StudyData, part: str) -> dict[str, Profile]:
+    needed = data.in_need(part)
+    scores = {m: data.table(m, needed, normalised=True) for m in data.models}
     return {
         model: performance_profile(found, THRESHOLDS, resamples=500)
         for model, found in scores.items()
@@ -239,33 +237,33 @@ def _draw_profiles(found: Mapping[str, Profile], styles: Styles, axes: Axes) -> 
     axes.set(xlabel="normalised score", ylabel="share of trainings above")
 
 
-def cost(edition: Edition, styles: Styles, rates: dict[str, float]) -> Chart:
+def cost(data: StudyData, styles: Styles, rates: dict[str, float]) -> Chart:
     """Mean score over speed of training in steps per second, a panel for each part."""
-    means = {part: _means(edition, part, rates) for part in edition.parts_with_rows}
+    means = {part: _means(data, part, rates) for part in data.parts_with_rows}
     panels = [
-        Panel(title_of(edition, part), partial(_draw_cost, edition, found, styles, rates))
+        Panel(title_of(data, part), partial(_draw_cost, data, found, styles, rates))
         for part, found in means.items()
     ]
     caption = (
         "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
         "settings of the part"
     )
-    caption += " that ask for a memory." if edition.leaves_out else "."
-    name = f"{edition.slug}-cost"
-    return Chart(name, "Score and speed", caption, panels, edition.models, (3.6, 2.6))
+    caption += " that ask for a memory." if data.leaves_out else "."
+    name = f"{data.slug}-cost"
+    return Chart(name, "Score and speed", caption, panels, data.models, (3.6, 2.6))
 
 
-def _means(edition: Edition, part: str, models: Mapping[str, float]) -> dict[str, Interval]:
+def _means(data: StudyData, part: str, models: Mapping[str, float]) -> dict[str, Interval]:
     means = {}
     for model in models:
-        names = edition.begun(model, edition.averaged(part))
+        names = data.begun(model, data.averaged(part))
         if names:
-            means[model] = mean_interval(edition, model, names, RESAMPLES)
+            means[model] = mean_interval(data, model, names, RESAMPLES)
     return means
 
 
 def _draw_cost(
-    edition: Edition,
+    data: StudyData,
     means: Mapping[str, Interval],
     styles: Styles,
     rates: Mapping[str, float],
@@ -280,11 +278,11 @@ def _draw_cost(
     axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(f"steps per second of {edition.machine}, training")
-    axes.set_ylabel(f"mean {plain(score_label(edition))}")
+    axes.set_xlabel(f"steps per second of {data.machine}, training")
+    axes.set_ylabel(f"mean {plain(score_label(data))}")
 
 
-def pick(edition: Edition, part: str) -> list[str]:
+def pick(data: StudyData, part: str) -> list[str]:
     """Three settings of those that have rows: a short, a middle and a long one.
 
     Those published with many seeds, if there are. Where settings are tasks, the three in which the
@@ -292,57 +290,57 @@ def pick(edition: Edition, part: str) -> list[str]:
     """
     names = [
         name
-        for name in edition.averaged(part)
-        if any(edition.values(model, name).size for model in edition.models)
+        for name in data.averaged(part)
+        if any(data.values(model, name).size for model in data.models)
     ]
     if len(names) <= 3:
         return names
-    if axis_of(edition, part) == "setting":
-        apart = sorted(names, key=partial(_distance, edition), reverse=True)[:3]
+    if axis_of(data, part) == "setting":
+        apart = sorted(names, key=partial(_distance, data), reverse=True)[:3]
         return [name for name in names if name in apart]
-    chosen = [name for name in names if name in edition.publication.many_seeds]
+    chosen = [name for name in names if name in data.publication.many_seeds]
     places = [len(names) * share // 6 for share in (1, 3, 5)]
     spaced = [names[place] for place in places]
     wanted = {spaced[0], *chosen} if len(chosen) > 1 else {*spaced}
     return [name for name in names if name in wanted]
 
 
-def _distance(edition: Edition, setting: str) -> float:
+def _distance(data: StudyData, setting: str) -> float:
     """From the worst model's mean to the best one's."""
-    values = [edition.values(model, setting) for model in edition.models]
+    values = [data.values(model, setting) for model in data.models]
     means = [scores.mean() for scores in values if scores.size]
     return max(means) - min(means)
 
 
-def learning(edition: Edition, styles: Styles) -> Chart:
+def learning(data: StudyData, styles: Styles) -> Chart:
     """Means of training over episodes, a panel for each of a few settings (Figure 4.1.4)."""
     panels = [
-        Panel(name, partial(_draw_learning, edition, _bands(edition, name), styles))
-        for part in edition.parts
-        for name in pick(edition, part)
+        Panel(name, partial(_draw_learning, data, _bands(data, name), styles))
+        for part in data.parts
+        for name in pick(data, part)
     ]
     caption = (
         f"Mean over seeds of the episodes that ended in each of at most {CURVE_POINTS} bins of "
         "training; shaded: 95% bootstrap interval where there are three seeds or more. It is what "
         "the agent earned while it learned, on the episodes it learned from."
     )
-    return Chart(f"{edition.slug}-learning", "Learning curves", caption, panels, edition.models)
+    return Chart(f"{data.slug}-learning", "Learning curves", caption, panels, data.models)
 
 
 Band = tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]
 """Steps, how many seeds, their mean and the ends of its interval."""
 
 
-def _bands(edition: Edition, setting: str) -> dict[str, Band]:
+def _bands(data: StudyData, setting: str) -> dict[str, Band]:
     found = {}
-    for model in edition.models:
-        if rows := list(edition.cells.get((model, setting), {}).values()):
+    for model in data.models:
+        if rows := list(data.cells.get((model, setting), {}).values()):
             steps, values = curve_of(rows)
             found[model] = steps, len(rows), *mean_and_band(values)
     return found
 
 
-def _draw_learning(edition: Edition, found: Mapping[str, Band], styles: Styles, axes: Axes) -> None:
+def _draw_learning(data: StudyData, found: Mapping[str, Band], styles: Styles, axes: Axes) -> None:
     for model, (steps, seeds, mean, low, high) in found.items():
         style = styles[model]
         if seeds > 2:
@@ -350,7 +348,7 @@ def _draw_learning(edition: Edition, found: Mapping[str, Band], styles: Styles, 
         axes.plot(steps, mean, color=style.colour, linestyle=style.dash, linewidth=1.6)
     axes.set_xlim(left=0)
     steps_axis(axes)
-    axes.set_ylabel(plain(score_label(edition)))
+    axes.set_ylabel(plain(score_label(data)))
 
 
 def steps_axis(axes: Axes) -> None:
@@ -388,7 +386,7 @@ def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS, metric: str = "") ->
     return curves(pooled, metric, bins)
 
 
-def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
+def ranks(data: StudyData, settings: Sequence[str], styles: Styles) -> Chart:
     """Scores from the best seed to the worst (Figures 4.1.5 and 4.2.4).
 
     Settings with `RANKED` seeds have three panels each, of two moments of training and of the
@@ -398,14 +396,14 @@ def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
         found = {
             f"{name}, {words}": ranked
             for name in settings
-            for words, ranked in _moments(edition, name).items()
+            for words, ranked in _moments(data, name).items()
         }
         about = "At a quarter and at half of the training, and evaluated after it."
     else:
-        found = {title_of(edition, p): _ranks_of_part(edition, p) for p in edition.parts}
+        found = {title_of(data, p): _ranks_of_part(data, p) for p in data.parts}
         about = "Each seed's mean over the settings of a part: too few seeds for single settings."
     panels = [
-        Panel(title, partial(_draw_ranks, edition, styles, ranked))
+        Panel(title, partial(_draw_ranks, data, styles, ranked))
         for title, ranked in found.items()
         if ranked
     ]
@@ -413,38 +411,38 @@ def ranks(edition: Edition, settings: Sequence[str], styles: Styles) -> Chart:
         f"{about} Seeds from the best to the worst, shaded: 95% bootstrap band at each rank. High "
         "and flat is robust: the seed hardly matters. A cliff is a lottery."
     )
-    return Chart(f"{edition.slug}-ranks", "Seed sensitivity", caption, panels, edition.models)
+    return Chart(f"{data.slug}-ranks", "Seed sensitivity", caption, panels, data.models)
 
 
-def _moments(edition: Edition, setting: str) -> dict[str, dict[str, Ranks]]:
+def _moments(data: StudyData, setting: str) -> dict[str, dict[str, Ranks]]:
     found: dict[str, dict[str, Ranks]] = {f"{share:.0%} of training": {} for share in MOMENTS}
     last = found["evaluated"] = {}
-    for model in edition.models:
-        rows = edition.cells.get((model, setting), {})
-        if edition.values(model, setting).size < RANKED:
+    for model in data.models:
+        rows = data.cells.get((model, setting), {})
+        if data.values(model, setting).size < RANKED:
             continue
         values = curve_of(list(rows.values())).values
         for share in MOMENTS:
             column = values[:, max(0, round(share * values.shape[1]) - 1)]
             if np.isfinite(column).all():
                 found[f"{share:.0%} of training"][model] = ranked_scores(column)
-        last[model] = ranked_scores(edition.values(model, setting))
+        last[model] = ranked_scores(data.values(model, setting))
     return found
 
 
-def _ranks_of_part(edition: Edition, part: str) -> dict[str, Ranks]:
-    tables = {model: edition.table(model, edition.averaged(part)) for model in edition.models}
+def _ranks_of_part(data: StudyData, part: str) -> dict[str, Ranks]:
+    tables = {model: data.table(model, data.averaged(part)) for model in data.models}
     return {m: ranked_scores(t.mean(axis=1)) for m, t in tables.items() if t.shape[0] > 1}
 
 
-def _draw_ranks(edition: Edition, styles: Styles, found: Mapping[str, Ranks], axes: Axes) -> None:
+def _draw_ranks(data: StudyData, styles: Styles, found: Mapping[str, Ranks], axes: Axes) -> None:
     for model, line in found.items():
         colour, marker, dash = styles[model]
         axes.fill_between(line.rank, line.low, line.high, color=colour, alpha=0.1, linewidth=0)
         size = 2.5 if len(line.rank) > 9 else 4
         look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": size}
         axes.plot(line.rank, line.score, linewidth=1.2, **look)
-    axes.set_ylim(seen_limits(edition, *(score for line in found.values() for score in line.score)))
+    axes.set_ylim(seen_limits(data, *(score for line in found.values() for score in line.score)))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("seeds, from the best")
-    axes.set_ylabel(plain(score_label(edition)))
+    axes.set_ylabel(plain(score_label(data)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from clew.lab.claims import MOST_SEEDS, seeds_that_decide
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.report.document import Cell, Table, tabulate
 from clew.stats import (
     Comparison,
@@ -48,14 +48,14 @@ class Difference(NamedTuple):
     p: float
 
 
-def beside_published(edition: Edition, settings: Sequence[str]) -> dict[tuple[str, str], Compared]:
+def beside_published(data: StudyData, settings: Sequence[str]) -> dict[tuple[str, str], Compared]:
     """Welch's test of every cell of a table that is published and has two seeds or more.
 
     Holm's correction is over all tests of the table, which has these settings.
     """
     tests = {}
-    for pair in itertools.product(edition.models, settings):
-        here, published = edition.spread(*pair), edition.published.get(pair)
+    for pair in itertools.product(data.models, settings):
+        here, published = data.spread(*pair), data.published.get(pair)
         if here is not None and published is not None:
             tests[pair] = welch_from_spreads(here, published)
     if not tests:
@@ -126,24 +126,24 @@ MANY = 10
 """Seeds from which on models are compared with each other in a single setting."""
 
 
-def with_many_seeds(edition: Edition) -> list[str]:
+def with_many_seeds(data: StudyData) -> list[str]:
     """The settings in which two models or more have `MANY` seeds."""
     return [
         name
-        for name in edition.settings
-        if sum(edition.values(model, name).size >= MANY for model in edition.models) > 1
+        for name in data.settings
+        if sum(data.values(model, name).size >= MANY for model in data.models) > 1
     ]
 
 
-def pairs(edition: Edition, setting: str) -> Table:
+def pairs(data: StudyData, setting: str) -> Table:
     """Every pair of models in one setting: difference, tests, who wins, seeds needed."""
-    models = [m for m in edition.models if edition.values(m, setting).size >= MANY]
+    models = [m for m in data.models if data.values(m, setting).size >= MANY]
     couples = list(itertools.combinations(models, 2))
-    tests = [welch_test(edition.values(a, setting), edition.values(b, setting)) for a, b in couples]
+    tests = [welch_test(data.values(a, setting), data.values(b, setting)) for a, b in couples]
     corrected = holm([test.p for test in tests])
     rows, records = [], []
     for couple, test, p in zip(couples, tests, corrected, strict=True):
-        row, record = _pair(edition, setting, couple, test, float(p))
+        row, record = _pair(data, setting, couple, test, float(p))
         rows.append(row)
         records.append(record)
     note = (
@@ -160,18 +160,16 @@ def pairs(edition: Edition, setting: str) -> Table:
     title = f"{setting}: every pair of models"
     columns = ("pair", "difference, 95%", "p", "p, Holm")
     columns += ("wins, 95%", "alike within", "seeds needed")
-    return tabulate(
-        f"{edition.slug}-pairs-{name}", title, columns, rows, note, records, folded=True
-    )
+    return tabulate(f"{data.slug}-pairs-{name}", title, columns, rows, note, records, folded=True)
 
 
 def _pair(
-    edition: Edition, setting: str, couple: tuple[str, str], test: Comparison, corrected: float
+    data: StudyData, setting: str, couple: tuple[str, str], test: Comparison, corrected: float
 ) -> tuple[list[Cell | str], dict[str, Any]]:
-    x, y = (edition.values(model, setting)[:, None] for model in couple)
+    x, y = (data.values(model, setting)[:, None] for model in couple)
     wins = probability_of_improvement(x, y, resamples=1000)
     alike = equivalence_test(x[:, 0], y[:, 0], bound=1.0, alpha=ALPHA).within  # whatever the bound
-    need = _needed(*(edition.spread(model, setting) for model in couple))
+    need = _needed(*(data.spread(model, setting) for model in couple))
     row = [
         Cell(" − ".join(couple), (), DIFFERS if corrected <= ALPHA else ""),
         difference_text(test),
@@ -194,15 +192,15 @@ def _needed(x: Spread | None, y: Spread | None) -> str:
     return f"{seeds:,}" if seeds else f"> {MOST_SEEDS:,}"
 
 
-def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
-    """The publication's own t-tests again; None if the edition has none of them."""
+def published_tests(data: StudyData, settings: Sequence[str]) -> Table | None:
+    """The publication's own t-tests again; None if there are none of them."""
     rows, records = [], []
-    for setting, a, b, p in edition.publication.tests:
-        x, y = edition.spread(a, setting), edition.spread(b, setting)
+    for setting, a, b, p in data.publication.tests:
+        x, y = data.spread(a, setting), data.spread(b, setting)
         if setting not in settings or x is None or y is None:
             continue
         here: Comparison = welch_from_spreads(x, y)
-        again = welch_from_spreads(edition.published[a, setting], edition.published[b, setting])
+        again = welch_from_spreads(data.published[a, setting], data.published[b, setting])
         cells = [f"{setting}: {a} − {b}", signed(again.difference), p_text(p), p_text(again.p)]
         rows.append([*cells, difference_text(here), p_text(here.p)])
         record = {"setting": setting, "first": a, "second": b, "published_p": p}
@@ -210,7 +208,7 @@ def published_tests(edition: Edition, settings: Sequence[str]) -> Table | None:
         records.append({**record, **here._asdict()})
     if not rows:
         return None
-    note = edition.publication.tests_note
+    note = data.publication.tests_note
     columns = ["test", "published", "p, as printed", "p, published again", "here, 95%", "p, here"]
-    name, title = f"{edition.slug}-published-tests", "The published tests again"
+    name, title = f"{data.slug}-published-tests", "The published tests again"
     return tabulate(name, title, columns, rows, note, records)

@@ -5,21 +5,21 @@ from datetime import datetime
 from typing import Any
 
 from clew.lab.grid.results import Row
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.lab.studies.report.means import lacks, mean_score
 from clew.lab.studies.report.tables import MISSING, model_cell, score_label, shade, title_of
 from clew.report.document import Cell, Column, Table, duration, tabulate
 
 
-def rates(edition: Edition) -> dict[str, float]:
+def rates(data: StudyData) -> dict[str, float]:
     """Environment steps trained per second, by model.
 
     A program trains several cells at once, so its seconds are shared out to those of its cells
     that are there. Rows that do not say what training took count with all of their seconds.
     """
     found = {}
-    for model in edition.models:
-        rows = edition.rows_of(model)
+    for model in data.models:
+        rows = data.rows_of(model)
         seconds = sum(_training_seconds(row) for row in rows)
         if rows and seconds > 0:
             found[model] = sum(row["steps"] for row in rows) / seconds
@@ -35,53 +35,53 @@ def _training_seconds(row: Row) -> float:
     return row["seconds"] * (pack["train"] / whole if whole else 1.0)
 
 
-def costs(edition: Edition) -> Table:
+def costs(data: StudyData) -> Table:
     """Parameters, seconds and rate of every model beside its mean scores."""
-    speed = rates(edition)
-    columns = ["model", "parameters", f"seconds of {edition.machine} per cell", "steps/s, training"]
-    columns += [Column(title_of(edition, p), f"mean {score_label(edition)}") for p in edition.parts]
+    speed = rates(data)
+    columns = ["model", "parameters", f"seconds of {data.machine} per cell", "steps/s, training"]
+    columns += [Column(title_of(data, p), f"mean {score_label(data)}") for p in data.parts]
     rows, records = [], []
-    for model in edition.models:
-        own = edition.rows_of(model)
-        cells = [model_cell(edition, model)]
+    for model in data.models:
+        own = data.rows_of(model)
+        cells = [model_cell(data, model)]
         if not own:
             rows.append([*cells, *[MISSING] * (len(columns) - 1)])
             continue
         parameters = [row["parameters"] for row in own]
         seconds = sum(row["seconds"] for row in own) / len(own)
-        found = {part: edition.begun(model, edition.averaged(part)) for part in edition.parts}
-        means = {p: mean_score(edition, model, names) for p, names in found.items() if names}
+        found = {part: data.begun(model, data.averaged(part)) for part in data.parts}
+        means = {p: mean_score(data, model, names) for p, names in found.items() if names}
         cells += [
-            Cell(_range(parameters), _published_parameters(edition, model)),
+            Cell(_range(parameters), _published_parameters(data, model)),
             Cell(f"{seconds:,.1f}"),
             Cell(f"{speed[model]:,.0f}") if model in speed else MISSING,
         ]
-        cells += [_mean_cell(edition, model, part, means.get(part)) for part in edition.parts]
+        cells += [_mean_cell(data, model, part, means.get(part)) for part in data.parts]
         rows.append(cells)
         record: dict[str, Any] = {"model": model, "parameters_from": min(parameters)}
         record |= {"parameters_to": max(parameters), "seconds_per_cell": seconds}
         record |= {"steps_per_second": speed.get(model)}
-        records.append(record | {part: means.get(part) for part in edition.parts})
+        records.append(record | {part: means.get(part) for part in data.parts})
     note = (
         "Parameters are those of the whole agent; they grow with the size of an observation. "
         "Seconds are a cell's share of its program's time, compiling and evaluating included; "
         "steps per second are of the training alone, on one core, many small agents at once."
     )
-    if edition.study.get("resumable"):
+    if data.study.get("resumable"):
         note = (
             "Parameters are those of the whole agent. Seconds are of training and evaluating a "
             f"cell, without compiling; steps per second are of its training alone, on "
-            f"{edition.machine}."
+            f"{data.machine}."
         )
     title = "Parameters and cost beside score"
-    return tabulate(f"{edition.slug}-cost", title, columns, rows, note, records)
+    return tabulate(f"{data.slug}-cost", title, columns, rows, note, records)
 
 
-def _mean_cell(edition: Edition, model: str, part: str, mean: float | None) -> Cell:
+def _mean_cell(data: StudyData, model: str, part: str, mean: float | None) -> Cell:
     if mean is None:
         return MISSING
-    wanted = edition.averaged(part)
-    below = lacks(edition, model, edition.begun(model, wanted), wanted)
+    wanted = data.averaged(part)
+    below = lacks(data, model, data.begun(model, wanted), wanted)
     return Cell(f"{mean:.3f}", below, shade=shade(mean))
 
 
@@ -90,16 +90,16 @@ def _range(numbers: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _published_parameters(edition: Edition, model: str) -> tuple[str, ...]:
-    known = edition.publication
+def _published_parameters(data: StudyData, model: str) -> tuple[str, ...]:
+    known = data.publication
     if model not in known.parameters:
         return ()
     return (f"{known.parameters_table}: {known.parameters[model]:,}",)
 
 
-def provenance(edition: Edition, note: str) -> Table:
+def provenance(data: StudyData, note: str) -> Table:
     """The provenance of the numbers: command, budget, evaluation, versions, machine."""
-    study, rows = edition.study, edition.rows
+    study, rows = data.study, data.rows
     settings = study.get("evaluation", {})
     played = "greedy actions" if settings.get("greedy") else "actions sampled from the policy"
     fresh = "the first of a fixed stream" if settings.get("stream") else "fresh ones"
@@ -115,19 +115,19 @@ def provenance(edition: Edition, note: str) -> Table:
     commits = dict.fromkeys(str(row.get("git_commit") or "unknown") for row in rows)
     seconds = sum(row["seconds"] for row in rows)
     facts = {
-        "command": edition.page.command(edition),
-        "folder": str(edition.folder),
-        "seeds": ", ".join(map(str, edition.seeds)),
+        "command": data.page.command(data),
+        "folder": str(data.folder),
+        "seeds": ", ".join(map(str, data.seeds)),
         "training": f"{budget} a cell",
         "evaluation": evaluation,
-        "cells": f"{edition.there:,} of {edition.wanted:,}",
-        "time": f"{duration(seconds)} of {edition.machine}; {_dates(rows)}",
+        "cells": f"{data.there:,} of {data.wanted:,}",
+        "time": f"{duration(seconds)} of {data.machine}; {_dates(rows)}",
         "versions": "; ".join(versions),
         "commit": ", ".join(commits),
         "machine": note or "not recorded (--note)",
     }
     rows = list(facts.items())
-    return tabulate(f"{edition.slug}-made", "How this was made", ("what", "how"), rows)
+    return tabulate(f"{data.slug}-made", "How this was made", ("what", "how"), rows)
 
 
 def _dates(rows: Sequence[Row]) -> str:

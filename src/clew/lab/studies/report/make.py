@@ -18,7 +18,7 @@ from clew.lab.studies.report.comparisons import (
     with_many_seeds,
 )
 from clew.lab.studies.report.costs import costs, provenance, rates
-from clew.lab.studies.report.edition import Edition, cells_of, read_edition
+from clew.lab.studies.report.data import StudyData, cells_of, read_study
 from clew.lab.studies.report.means import mean_score, some_seeds
 from clew.lab.studies.report.tables import (
     EXACT,
@@ -67,97 +67,97 @@ def make_report(
     """
     if not folders:
         raise UserError("which studies? Give one folder of a study or more")
-    editions = _distinct([read_edition(folder) for folder in folders])
-    styles = styles_of(model for edition in editions for model in edition.models)
-    blocks = document(editions, styles, note)
-    heading = title or ", ".join(edition.name for edition in editions)
-    place = Path(output) if output else editions[0].folder / "report"
+    studies = _distinct([read_study(folder) for folder in folders])
+    styles = styles_of(model for data in studies for model in data.models)
+    blocks = document(studies, styles, note)
+    heading = title or ", ".join(data.name for data in studies)
+    place = Path(output) if output else studies[0].folder / "report"
     return write_report(place, heading, blocks, styles, "clew report")
 
 
-def _distinct(editions: list[Edition]) -> list[Edition]:
-    """The editions with file names of their own, also where two studies have one name."""
+def _distinct(studies: list[StudyData]) -> list[StudyData]:
+    """The studies with file names of their own, also where two studies have one name."""
     seen: dict[str, int] = {}
     distinct = []
-    for edition in editions:
-        seen[edition.slug] = count = seen.get(edition.slug, 0) + 1
-        slug = edition.slug if count == 1 else f"{edition.slug}-{count}"
-        distinct.append(replace(edition, slug=slug))
+    for data in studies:
+        seen[data.slug] = count = seen.get(data.slug, 0) + 1
+        slug = data.slug if count == 1 else f"{data.slug}-{count}"
+        distinct.append(replace(data, slug=slug))
     return distinct
 
 
-def document(editions: Sequence[Edition], styles: Styles, note: str) -> list[Block]:
+def document(studies: Sequence[StudyData], styles: Styles, note: str) -> list[Block]:
     """All blocks of a report, folder by folder, without None and charts that have no panel.
 
     Raises:
         UserError: for folders whose reports have different forms.
     """
-    if len({edition.page.form for edition in editions}) > 1:
-        form = next(edition.page.form for edition in editions if edition.page.form)
+    if len({data.page.form for data in studies}) > 1:
+        form = next(data.page.form for data in studies if data.page.form)
         raise UserError(f"{form} has a report of its own form: give its folders alone")
     blocks: list[Block | None] = []
-    for edition in editions:
-        blocks += (edition.page.blocks or general_blocks)(edition, styles, note)
+    for data in studies:
+        blocks += (data.page.blocks or general_blocks)(data, styles, note)
     there = [block for block in blocks if block is not None]
     return [block for block in there if not isinstance(block, Chart) or block.panels]
 
 
-def general_blocks(edition: Edition, styles: Styles, note: str) -> list[Block | None]:
+def general_blocks(data: StudyData, styles: Styles, note: str) -> list[Block | None]:
     """The blocks of a folder in the form that suits any study."""
-    edition, others = _of_one_budget(edition)
+    data, others = _of_one_budget(data)
     blocks: list[Block | None] = [
-        Heading(edition.name, 1, edition.slug),
-        _numbers(edition),
-        *(Text(sentence) for sentence in (*_sentences(edition), *others)),
-        summary(edition),
+        Heading(data.name, 1, data.slug),
+        _numbers(data),
+        *(Text(sentence) for sentence in (*_sentences(data), *others)),
+        summary(data),
     ]
-    judged = edition.publication.claims(edition) if edition.publication.claims else []
+    judged = data.publication.claims(data) if data.publication.claims else []
     if judged:
-        blocks += [edition.heading("Claims", "claims-section"), *judged]
-    for part in edition.parts:
+        blocks += [data.heading("Claims", "claims-section"), *judged]
+    for part in data.parts:
         blocks += [
-            edition.heading(title_of(edition, part), f"{part}-section"),
-            charts.bars(edition, part, styles),
-            results(edition, part),
-            floors(edition, part),
+            data.heading(title_of(data, part), f"{part}-section"),
+            charts.bars(data, part, styles),
+            results(data, part),
+            floors(data, part),
         ]
-    if many := with_many_seeds(edition):
+    if many := with_many_seeds(data):
         blocks += [
-            edition.heading("Many seeds", "seeds-section"),
-            charts.many_seeds(edition, many, styles),
-            published_tests(edition, many),
-            *(pairs(edition, setting) for setting in many),
+            data.heading("Many seeds", "seeds-section"),
+            charts.many_seeds(data, many, styles),
+            published_tests(data, many),
+            *(pairs(data, setting) for setting in many),
         ]
     blocks += [
-        edition.heading("Outcomes", "outcomes-section"),
-        charts.outcomes(edition, styles),
-        aggregates(edition),
-        charts.profiles(edition, styles),
-        edition.heading("Training and seeds", "training-section"),
-        charts.learning(edition, styles),
-        charts.ranks(edition, many, styles),
-        edition.heading("Cost", "cost-section"),
-        costs(edition),
-        charts.cost(edition, styles, rates(edition)),
-        edition.heading("How this was made", "made-section"),
-        provenance(edition, note),
+        data.heading("Outcomes", "outcomes-section"),
+        charts.outcomes(data, styles),
+        aggregates(data),
+        charts.profiles(data, styles),
+        data.heading("Training and seeds", "training-section"),
+        charts.learning(data, styles),
+        charts.ranks(data, many, styles),
+        data.heading("Cost", "cost-section"),
+        costs(data),
+        charts.cost(data, styles, rates(data)),
+        data.heading("How this was made", "made-section"),
+        provenance(data, note),
     ]
     return blocks
 
 
-def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
+def _of_one_budget(data: StudyData) -> tuple[StudyData, list[str]]:
     """The rows of the budget that most of a model's rows in a setting have; and what is not shown.
 
     A study's steps may be raised, and the folder then has rows of both. Of two budgets with as
     many rows it is the larger one.
     """
-    counts = Counter((row["model"], row["setting"], row["steps"]) for row in edition.rows)
+    counts = Counter((row["model"], row["setting"], row["steps"]) for row in data.rows)
     budgets: dict[tuple[str, str], int] = {}
     for model, setting, steps in sorted(counts, key=lambda key: (counts[key], key[2])):
         budgets[model, setting] = steps
-    rows = [r for r in edition.rows if r["steps"] == budgets[r["model"], r["setting"]]]
-    shown = replace(edition, rows=rows, cells=cells_of(rows))
-    sentences = edition.not_shown(shown)
+    rows = [r for r in data.rows if r["steps"] == budgets[r["model"], r["setting"]]]
+    shown = replace(data, rows=rows, cells=cells_of(rows))
+    sentences = data.not_shown(shown)
     for setting in dict.fromkeys(setting for _, setting in budgets):
         own = [steps for (_, of), steps in budgets.items() if of == setting]
         if max(own) > 1.1 * min(own):  # not only rounded to a model's own rollouts
@@ -168,28 +168,28 @@ def _of_one_budget(edition: Edition) -> tuple[Edition, list[str]]:
     return shown, sentences
 
 
-def _numbers(edition: Edition) -> Numbers:
-    seconds = sum(row["seconds"] for row in edition.rows)
-    kinds = {"model": edition.models, "setting": edition.settings, "seed": edition.seeds}
+def _numbers(data: StudyData) -> Numbers:
+    seconds = sum(row["seconds"] for row in data.rows)
+    kinds = {"model": data.models, "setting": data.settings, "seed": data.seeds}
     sizes = [counted(len(names), noun).split() for noun, names in kinds.items()]
     pairs = [
-        (f"{edition.there:,} of {edition.wanted:,}", "cells are there"),
+        (f"{data.there:,} of {data.wanted:,}", "cells are there"),
         *((count, noun) for count, noun in sizes),
-        (duration(seconds), f"of {edition.machine}"),
+        (duration(seconds), f"of {data.machine}"),
     ]
-    if edition.published:
-        tests, marked, _ = _counts(edition)
+    if data.published:
+        tests, marked, _ = _counts(data)
         pairs.append((f"{marked} of {tests}", "published cells differ beyond noise"))
     return Numbers(pairs)
 
 
-def _what_lacks(edition: Edition) -> list[str]:
+def _what_lacks(data: StudyData) -> list[str]:
     """Sentences about cells without a row or a score, and about floors that cannot be."""
     sentences = []
     missing = {
-        model: len(edition.settings) * len(edition.seeds)
-        - sum(len(edition.cells.get((model, name), {})) for name in edition.settings)
-        for model in edition.models
+        model: len(data.settings) * len(data.seeds)
+        - sum(len(data.cells.get((model, name), {})) for name in data.settings)
+        for model in data.models
     }
     lacking = [f"{model} {count:,}" for model, count in missing.items() if count]
     if lacking:
@@ -197,33 +197,33 @@ def _what_lacks(edition: Edition) -> list[str]:
             f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
             "missing, and means are over what is there."
         )
-    if edition.failed:
+    if data.failed:
         sentences.append(
-            f"Training failed, so there is no score, of {_failed_text(edition.failed)} "
+            f"Training failed, so there is no score, of {_failed_text(data.failed)} "
             f"({FAILURES} has why). Means without them may flatter a model."
         )
-    unscored = Counter(row["model"] for row in edition.rows if row["mean"] is None)
+    unscored = Counter(row["model"] for row in data.rows if row["mean"] is None)
     if unscored:
         named = listed([f"{model} {count:,}" for model, count in unscored.items()])
         sentences.append(f"Trainings that ended without a score, and are in no mean: {named}.")
-    return sentences + [info.doubt for info in edition.settings.values() if info.doubt]
+    return sentences + [info.doubt for info in data.settings.values() if info.doubt]
 
 
-def _sentences(edition: Edition) -> list[str]:
-    sentences = _what_lacks(edition)
-    budget, published = edition.study.get("episodes"), edition.publication.episodes
+def _sentences(data: StudyData) -> list[str]:
+    sentences = _what_lacks(data)
+    budget, published = data.study.get("episodes"), data.publication.episodes
     if budget and published and budget != published:
         sentences.append(
             f"Agents were trained for {counted(budget, 'episode')}, the published ones for "
             f"{published:,}: differences from published numbers may come from that alone."
         )
-    if len(edition.seeds) == 1:
+    if len(data.seeds) == 1:
         sentences.append(
             "There is one seed, so there are no deviations, no intervals and no tests."
         )
-    sentences += [_best(edition, part) for part in edition.parts]
-    if edition.published and len(edition.seeds) > 1:
-        tests, marked, alone = _counts(edition)
+    sentences += [_best(data, part) for part in data.parts]
+    if data.published and len(data.seeds) > 1:
+        tests, marked, alone = _counts(data)
         sentences.append(
             f"Of {tests} cells beside a published one, {marked} differ by more than noise after "
             f"Holm's correction over their table ({DIFFERS}); {alone} have p at most {ALPHA} by "
@@ -244,37 +244,37 @@ def _failed_text(failed: Sequence[Cell]) -> str:
     )
 
 
-def _counts(edition: Edition) -> tuple[int, int, int]:
+def _counts(data: StudyData) -> tuple[int, int, int]:
     """Tests against published cells, how many are marked, how many have a small p by themselves."""
     found = [
         entry
-        for part in edition.parts
-        for entry in beside_published(edition, edition.of_part(part)).values()
+        for part in data.parts
+        for entry in beside_published(data, data.of_part(part)).values()
     ]
     marked = sum(entry.mark == DIFFERS for entry in found)
     return len(found), marked, sum(entry.test.p <= ALPHA for entry in found)
 
 
-def _best(edition: Edition, part: str) -> str:
+def _best(data: StudyData, part: str) -> str:
     """Which model is best in a part, here and as published, over settings that all have."""
-    wanted, title = edition.averaged(part), title_of(edition, part)
-    models, shared = [m for m in edition.models if edition.begun(m, wanted)], edition.shared(wanted)
+    wanted, title = data.averaged(part), title_of(data, part)
+    models, shared = [m for m in data.models if data.begun(m, wanted)], data.shared(wanted)
     if not models:
-        begun = any(setting in edition.of_part(part) for _, setting in edition.cells)
+        begun = any(setting in data.of_part(part) for _, setting in data.cells)
         return f"{title}: {'no training has a score' if begun else 'no cell is there yet'}."
     if not shared:
         return f"{title}: the models have no setting in common yet."
     of = f"{len(shared)} of " if len(shared) < len(wanted) else ""
     over = f"over {of}{counted(len(wanted), 'setting')}"
-    if len(wanted) < len(edition.of_part(part)):
+    if len(wanted) < len(data.of_part(part)):
         over += f" that ask{'s' if len(wanted) == 1 else ''} for a memory"
     if len(shared) < len(wanted):
         over += ", those in which all models have a score"
-    text = f"{title}: {_best_here(edition, models, shared, over)}"
+    text = f"{title}: {_best_here(data, models, shared, over)}"
     published = {
-        m: sum(edition.published[m, s].mean for s in shared) / len(shared)
+        m: sum(data.published[m, s].mean for s in shared) / len(shared)
         for m in models
-        if all((m, s) in edition.published for s in shared)
+        if all((m, s) in data.published for s in shared)
     }
     if not published:
         return f"{text}."
@@ -282,19 +282,19 @@ def _best(edition: Edition, part: str) -> str:
     return f"{text}; among the published it is {listed(first)}, {mean:.3f}."
 
 
-def _best_here(edition: Edition, models: Sequence[str], settings: Sequence[str], over: str) -> str:
+def _best_here(data: StudyData, models: Sequence[str], settings: Sequence[str], over: str) -> str:
     """The best model, unless seeds that some models lack are in the means of others."""
-    few = {m: text for m in models if (text := some_seeds(edition, m, settings))}
-    seeds = [[edition.scored(model, name) for name in settings] for model in models]
+    few = {m: text for m in models if (text := some_seeds(data, m, settings))}
+    seeds = [[data.scored(model, name) for name in settings] for model in models]
     if any(own != seeds[0] for own in seeds):
         lacking = listed([f"{model} has {text}" for model, text in few.items()])
         return f"no model is named the best {over}, as means are over different seeds: {lacking}"
-    means = {model: mean_score(edition, model, settings) for model in models}
+    means = {model: mean_score(data, model, settings) for model in models}
     best, mean = _highest(means)
     have = "has" if len(best) == 1 else "have"
-    text = f"{listed(best)} {have} the highest mean {score_label(edition)}, {mean:.3f} {over}"
+    text = f"{listed(best)} {have} the highest mean {score_label(data)}, {mean:.3f} {over}"
     if len(models) == 1:
-        text = f"{models[0]} alone has scores, a mean {score_label(edition)} of {mean:.3f} {over}"
+        text = f"{models[0]} alone has scores, a mean {score_label(data)} of {mean:.3f} {over}"
     return f"{text}, with {few[best[0]]}" if few else text
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.costs import provenance
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.search import Search, Tried
 from clew.report.document import Block, Cell, Heading, Table, Text, counted, tabulate
@@ -21,31 +21,31 @@ class SearchReport:
     """What the score is called."""
     digits: int
     """Of a mean score."""
-    about: Callable[[Edition, Sequence[Row]], str]
+    about: Callable[[StudyData, Sequence[Row]], str]
     """A sentence on what was run and what was published."""
     note: str
     """How the best are chosen."""
-    published: Callable[[Edition], Mapping[str, tuple[float, float]]] | None = None
+    published: Callable[[StudyData], Mapping[str, tuple[float, float]]] | None = None
     """The learning rate and entropy cost of each agent's published configuration."""
     shaded: bool = False
     """Shade the scores, which are then between 0 and 1."""
 
-    def blocks(self, edition: Edition, styles: Styles, note: str) -> list[Block]:
+    def blocks(self, data: StudyData, styles: Styles, note: str) -> list[Block]:
         """The blocks of a search's folder; there are no charts and so no styles."""
-        shown = edition.of_one_budget()
-        found = {model: self.search.tried(shown.rows, model) for model in edition.models}
+        shown = data.of_one_budget()
+        found = {model: self.search.tried(shown.rows, model) for model in data.models}
         found = {model: pairs for model, pairs in found.items() if pairs}
         return [
-            Heading(edition.name, 1, edition.slug),
-            Text(self.about(edition, shown.rows)),
-            *(Text(sentence) for sentence in edition.not_shown(shown)),
-            self._best(edition, found),
-            *(self._pairs(edition, model, pairs) for model, pairs in found.items()),
+            Heading(data.name, 1, data.slug),
+            Text(self.about(data, shown.rows)),
+            *(Text(sentence) for sentence in data.not_shown(shown)),
+            self._best(data, found),
+            *(self._pairs(data, model, pairs) for model, pairs in found.items()),
             provenance(shown, note),
         ]
 
-    def _best(self, edition: Edition, found: Mapping[str, Sequence[Tried]]) -> Table:
-        rows, published = [], self.published(edition) if self.published else {}
+    def _best(self, data: StudyData, found: Mapping[str, Sequence[Tried]]) -> Table:
+        rows, published = [], self.published(data) if self.published else {}
         for model, pairs in found.items():
             best = pairs[0]
             below = (counted(best.trainings, "training"),)
@@ -59,9 +59,9 @@ class SearchReport:
         heads = ["agent", "best here", self.score]
         heads += ["authors' configuration", f"its {self.score}"] if published else []
         title = "Learning rate and entropy cost, chosen as published"
-        return tabulate(f"{edition.slug}-best", title, heads, rows, self.note)
+        return tabulate(f"{data.slug}-best", title, heads, rows, self.note)
 
-    def _pairs(self, edition: Edition, model: str, tried: Sequence[Tried]) -> Table:
+    def _pairs(self, data: StudyData, model: str, tried: Sequence[Tried]) -> Table:
         """Every pair of an agent: learning rates down, entropy costs across."""
         found = {each.pair: each for each in tried}
         rows = []
@@ -70,7 +70,7 @@ class SearchReport:
             rows.append([f"rate {rate:g}", *map(self._mean, pairs)])
         columns = [model, *(f"entropy {cost:g}" for cost in self.search.entropy_costs)]
         records = [each._asdict() for each in tried]
-        return tabulate(f"{edition.slug}-{model}", model, columns, rows, "", records)
+        return tabulate(f"{data.slug}-{model}", model, columns, rows, "", records)
 
     def _mean(self, pair: Tried | None) -> Cell:
         if pair is None:

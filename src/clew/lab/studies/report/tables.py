@@ -14,7 +14,7 @@ from clew.lab.studies.report.comparisons import (
     difference_text,
     mean_difference,
 )
-from clew.lab.studies.report.edition import NEEDLESS, Edition, SettingInfo
+from clew.lab.studies.report.data import NEEDLESS, SettingInfo, StudyData
 from clew.lab.studies.report.means import lacks, mean_interval
 from clew.report.curves import LABELS
 from clew.report.document import Cell, Column, Table, counted, tabulate
@@ -51,118 +51,118 @@ FLOORS = {
 """What is meant by the names of floors."""
 
 
-def title_of(edition: Edition, part: str) -> str:
+def title_of(data: StudyData, part: str) -> str:
     """The name of a part."""
-    if part in edition.publication.parts:
-        return edition.publication.parts[part].title
+    if part in data.publication.parts:
+        return data.publication.parts[part].title
     return "All settings" if part == "all" else part
 
 
-def axis_of(edition: Edition, part: str) -> str:
+def axis_of(data: StudyData, part: str) -> str:
     """What the settings of a part differ in."""
-    known = edition.publication.parts
+    known = data.publication.parts
     return known[part].axis if part in known else "setting"
 
 
-def score_label(edition: Edition) -> str:
+def score_label(data: StudyData) -> str:
     """What a score is, for an axis."""
-    score = str(edition.rows[0]["score"])
+    score = str(data.rows[0]["score"])
     return LABELS.get(score, score) if score != "return" else score
 
 
-def _title(edition: Edition, model: str) -> str:
+def _title(data: StudyData, model: str) -> str:
     """The published name of a model where it differs, else nothing."""
-    title = edition.publication.titles.get(model, "")
+    title = data.publication.titles.get(model, "")
     return "" if title.lower() == model.lower() else title
 
 
-def model_cell(edition: Edition, model: str) -> Cell:
+def model_cell(data: StudyData, model: str) -> Cell:
     """The head of a model's row, with its published name below."""
-    title = _title(edition, model)
+    title = _title(data, model)
     return Cell(model, (title,) if title else ())
 
 
-def _model_columns(edition: Edition) -> list[Column]:
-    return [Column(model, _title(edition, model)) for model in edition.models]
+def _model_columns(data: StudyData) -> list[Column]:
+    return [Column(model, _title(data, model)) for model in data.models]
 
 
 def _setting_cell(info: SettingInfo) -> Cell:
     return Cell(info.label, ("memory not needed",) if info.needless else ())
 
 
-def summary(edition: Edition) -> Table:
+def summary(data: StudyData) -> Table:
     """Mean over the settings of each part."""
-    columns = ["model", *(title_of(edition, part) for part in edition.parts)]
+    columns = ["model", *(title_of(data, part) for part in data.parts)]
     rows, records = [], []
-    for model in edition.models:
-        found = [_mean_of_part(edition, model, part) for part in edition.parts]
-        rows.append([model_cell(edition, model), *(cell for cell, _ in found)])
+    for model in data.models:
+        found = [_mean_of_part(data, model, part) for part in data.parts]
+        rows.append([model_cell(data, model), *(cell for cell, _ in found)])
         records += [record for _, record in found if record]
     note = (
         "The first line is the mean over the settings of the part with its 95% interval, from a "
         "bootstrap over seeds, stratified by setting; one seed gives none, and three give one "
         "that is too narrow."
     )
-    if any(_lacks_some(edition, record) for record in records):
+    if any(_lacks_some(data, record) for record in records):
         note += (
             " Each setting counts the same, whatever its number of seeds; means of fewer seeds or "
             "settings say so, and are not over what the others are."
         )
-    if edition.leaves_out:
+    if data.leaves_out:
         note += " Settings that need no memory are left out."
-    if edition.published:
+    if data.published:
         note += (
             " Under it the mean of the published table over the same settings, then the "
             "difference with the 95% interval of Welch's test for such means. "
             f"{DIFFERS} marks p at most {ALPHA}."
         )
-    whole = any(_whole(edition, part) for part in edition.parts)
-    known, title = edition.publication, "Mean over all settings that are here"
+    whole = any(_whole(data, part) for part in data.parts)
+    known, title = data.publication, "Mean over all settings that are here"
     if whole:
         note += f" {known.summary_note}"
         title = f"Mean over all settings, as in {known.summary_table}"
-    return tabulate(f"{edition.slug}-summary", title, columns, rows, note, records)
+    return tabulate(f"{data.slug}-summary", title, columns, rows, note, records)
 
 
-def _mean_of_part(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
-    wanted = edition.averaged(part)
-    names = edition.begun(model, wanted)
+def _mean_of_part(data: StudyData, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
+    wanted = data.averaged(part)
+    names = data.begun(model, wanted)
     if not names:
         return MISSING, {}
-    mean = mean_interval(edition, model, names)
-    expected = [edition.published[model, n] for n in names if (model, n) in edition.published]
-    fewest = min(edition.values(model, name).size for name in names)
+    mean = mean_interval(data, model, names)
+    expected = [data.published[model, n] for n in names if (model, n) in data.published]
+    fewest = min(data.values(model, name).size for name in names)
     record = {"model": model, "part": part, "settings": len(names), "seeds": fewest}
     record |= mean._asdict()
-    below, mark = list(lacks(edition, model, names, wanted)), ""
+    below, mark = list(lacks(data, model, names, wanted)), ""
     if len(expected) == len(names):
         published = sum(spread.mean for spread in expected) / len(expected)
         record["published"] = published
         below.append(f"published {published:.3f}")
-        here = [spread for name in names if (spread := edition.spread(model, name))]
+        here = [spread for name in names if (spread := data.spread(model, name))]
         test = mean_difference(here, expected) if fewest > 1 else None
         if test is not None:
             record |= {f"difference_{key}": value for key, value in test._asdict().items()}
             below.append(difference_text(test))
             mark = DIFFERS if test.p <= ALPHA else ""
-        whole = _whole(edition, part) and len(names) == len(wanted)
-        printed = edition.publication.printed_mean(part, model) if whole else None
+        whole = _whole(data, part) and len(names) == len(wanted)
+        printed = data.publication.printed_mean(part, model) if whole else None
         if printed is not None and abs(printed - published) > 0.0015:
-            below.append(f"{edition.publication.summary_table}: {printed:.3f}")
+            below.append(f"{data.publication.summary_table}: {printed:.3f}")
     return Cell(f"{mean:.3f}", tuple(below), mark, shade(mean.mean)), record
 
 
-def _lacks_some(edition: Edition, record: dict[str, Any]) -> bool:
+def _lacks_some(data: StudyData, record: dict[str, Any]) -> bool:
     """Whether the mean of a record lacks settings or seeds."""
-    wanted = edition.averaged(record["part"])
-    return record["settings"] < len(wanted) or record["seeds"] < len(edition.seeds)
+    wanted = data.averaged(record["part"])
+    return record["settings"] < len(wanted) or record["seeds"] < len(data.seeds)
 
 
-def _whole(edition: Edition, part: str) -> bool:
-    """Whether an edition has every setting that the published mean of a part is over."""
-    known = edition.publication
-    names = {name for _, name in edition.published if known.part_of(name) == part}
-    return bool(known.summary_table) and names <= set(edition.settings)
+def _whole(data: StudyData, part: str) -> bool:
+    """Whether a folder has every setting that the published mean of a part is over."""
+    known = data.publication
+    names = {name for _, name in data.published if known.part_of(name) == part}
+    return bool(known.summary_table) and names <= set(data.settings)
 
 
 def shade(score: float) -> float:
@@ -170,42 +170,42 @@ def shade(score: float) -> float:
     return min(max(score, 0.0), 1.0)
 
 
-def results(edition: Edition, part: str) -> Table:
+def results(data: StudyData, part: str) -> Table:
     """Every setting of a part: the score here, the published one, and the difference."""
-    names = edition.of_part(part)
-    compared = beside_published(edition, names)
+    names = data.of_part(part)
+    compared = beside_published(data, names)
     rows, records = [], []
     for name in names:
-        cells = [_setting_cell(edition.settings[name])]
-        for model in edition.models:
-            cell, record = _result(edition, model, name, compared.get((model, name)))
+        cells = [_setting_cell(data.settings[name])]
+        for model in data.models:
+            cell, record = _result(data, model, name, compared.get((model, name)))
             cells.append(cell)
             records.append(record)
         rows.append(cells)
-    title = title_of(edition, part)
-    if part in edition.publication.parts:
-        title = f"{title} beside {edition.publication.parts[part].table}"
-    columns = [axis_of(edition, part), *_model_columns(edition)]
-    note = _note(edition, names, compared)
-    return tabulate(f"{edition.slug}-{part}", title, columns, rows, note, records)
+    title = title_of(data, part)
+    if part in data.publication.parts:
+        title = f"{title} beside {data.publication.parts[part].table}"
+    columns = [axis_of(data, part), *_model_columns(data)]
+    note = _note(data, names, compared)
+    return tabulate(f"{data.slug}-{part}", title, columns, rows, note, records)
 
 
-def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str], Compared]) -> str:
-    if not any((model, name) in edition.published for model in edition.models for name in names):
+def _note(data: StudyData, names: Sequence[str], compared: dict[tuple[str, str], Compared]) -> str:
+    if not any((model, name) in data.published for model in data.models for name in names):
         return (
             "Mean ± standard deviation over seeds, then the 95% bootstrap interval of the mean; "
             "one seed has neither, and fewer than 5 one that is too narrow. In brackets how many "
             "seeds there are, where some are missing. A dash: no cell yet."
         )
-    many = any(name in edition.publication.many_seeds for name in names)
-    thirty = f" ({edition.publication.many_seeds_note})" if many else ""
+    many = any(name in data.publication.many_seeds for name in names)
+    thirty = f" ({data.publication.many_seeds_note})" if many else ""
     note = (
-        f"First line: here, mean ± standard deviation over {counted(len(edition.seeds), 'seed')}, "
+        f"First line: here, mean ± standard deviation over {counted(len(data.seeds), 'seed')}, "
         f"or as many as stand in brackets. Second: published, over three{thirty}. Third: here "
         "minus published, with Welch's 95% interval. A dash: no cell yet. No mark means that "
         "nothing was shown, not that the numbers are the same: see the intervals. "
     )
-    if len(edition.seeds) < FEW:
+    if len(data.seeds) < FEW:
         note += "With so few seeds only a gulf between steady results can be marked. "
     if compared:
         alone = sum(entry.test.p <= ALPHA for entry in compared.values())
@@ -219,11 +219,11 @@ def _note(edition: Edition, names: Sequence[str], compared: dict[tuple[str, str]
 
 
 def _result(
-    edition: Edition, model: str, setting: str, compared: Compared | None
+    data: StudyData, model: str, setting: str, compared: Compared | None
 ) -> tuple[Cell, dict[str, Any]]:
     """A score with the published one below, or with its interval where there is none."""
-    values, spread = edition.values(model, setting), edition.spread(model, setting)
-    published = edition.published.get((model, setting))
+    values, spread = data.values(model, setting), data.spread(model, setting)
+    published = data.published.get((model, setting))
     record: dict[str, Any] = {
         "setting": setting,
         "model": model,
@@ -249,24 +249,24 @@ def _result(
     if not values.size:
         return Cell(MISSING.text, tuple(below)), record
     text = f"{values[0]:.3f}" if spread is None else f"{spread}"
-    if values.size < len(edition.seeds):
+    if values.size < len(data.seeds):
         text += f" ({values.size})"
     return Cell(text, tuple(below), mark, shade(values.mean())), record
 
 
-def floors(edition: Edition, part: str) -> Table | None:
+def floors(data: StudyData, part: str) -> Table | None:
     """The floors of every setting, and every model's mean normalised to the best of them; None if
     no setting has one."""
-    names = edition.of_part(part)
-    known = list(dict.fromkeys(f for n in names for f in edition.settings[n].floors))
+    names = data.of_part(part)
+    known = list(dict.fromkeys(f for n in names for f in data.settings[n].floors))
     if not known:
         return None
-    best = edition.publication.best
-    columns = [axis_of(edition, part), *(Column(f, "floor") for f in known)]
+    best = data.publication.best
+    columns = [axis_of(data, part), *(Column(f, "floor") for f in known)]
     columns += [Column("best")] if best else []
     rows, records = [], []
     for name in names:
-        info = edition.settings[name]
+        info = data.settings[name]
         record: dict[str, Any] = {"setting": name, **{f: info.floors.get(f) for f in known}}
         cells = [_setting_cell(info)]
         cells += [Cell(f"{info.floors[f]:.2f}") if f in info.floors else MISSING for f in known]
@@ -274,8 +274,8 @@ def floors(edition: Edition, part: str) -> Table | None:
             low, high = best.get(name, (None, None))
             record |= {"best known": low, "best possible": high}
             cells.append(_between(low, high))
-        for model in edition.models:
-            cell, value = _normalised(edition, model, name)
+        for model in data.models:
+            cell, value = _normalised(data, model, name)
             cells.append(cell)
             record[f"normalised {model}"] = value
         rows.append(cells)
@@ -290,11 +290,9 @@ def floors(edition: Edition, part: str) -> Table | None:
     )
     if best:
         note += " Best: the best score there is, or one that is earned to one that nobody exceeds."
-    title = f"{title_of(edition, part)}: floors and normalised scores"
-    columns += _model_columns(edition)
-    return tabulate(
-        f"{edition.slug}-{part}-floors", title, columns, rows, note, records, folded=True
-    )
+    title = f"{title_of(data, part)}: floors and normalised scores"
+    columns += _model_columns(data)
+    return tabulate(f"{data.slug}-{part}-floors", title, columns, rows, note, records, folded=True)
 
 
 def _between(low: float | None, high: float | None) -> Cell:
@@ -303,41 +301,41 @@ def _between(low: float | None, high: float | None) -> Cell:
     return Cell(" to ".join(shown)) if shown else MISSING
 
 
-def _normalised(edition: Edition, model: str, setting: str) -> tuple[Cell, float | None]:
-    info, values = edition.settings[setting], edition.values(model, setting)
+def _normalised(data: StudyData, model: str, setting: str) -> tuple[Cell, float | None]:
+    info, values = data.settings[setting], data.values(model, setting)
     if info.floor is None or info.needless or not values.size:
         return MISSING, None
-    value = float(edition.normalised(setting, values).mean())
-    mark = SAME if _is_a_floor(edition, setting, values) else ""
+    value = float(data.normalised(setting, values).mean())
+    mark = SAME if _is_a_floor(data, setting, values) else ""
     return Cell(f"{value:.2f}", (), mark, shade(value)), value
 
 
-def _is_a_floor(edition: Edition, setting: str, values: np.ndarray) -> bool:
+def _is_a_floor(data: StudyData, setting: str, values: np.ndarray) -> bool:
     """Whether every seed earned what one of the floors earns, on the episodes it is known for."""
-    if not edition.study.get("evaluation", {}).get("stream"):
+    if not data.study.get("evaluation", {}).get("stream"):
         return False
-    floors = edition.settings[setting].floors
+    floors = data.settings[setting].floors
     known = [sign * v for k, v in floors.items() for sign in ((1, -1) if k == "constant" else (1,))]
     return any(bool(np.all(np.abs(values - floor) < EXACT)) for floor in known)
 
 
-def aggregates(edition: Edition) -> Table | None:
+def aggregates(data: StudyData) -> Table | None:
     """Normalised scores of each part in one number, three ways; None without floors."""
-    parts = [part for part in edition.parts if edition.in_need(part)]
+    parts = [part for part in data.parts if data.in_need(part)]
     if not parts:
         return None
     ways = [*AGGREGATES, BETTER]
-    heads = [Column(title_of(edition, part), way) for part in parts for way in ways]
+    heads = [Column(title_of(data, part), way) for part in parts for way in ways]
     rows, records = [], []
-    for model in edition.models:
-        cells = [model_cell(edition, model)]
+    for model in data.models:
+        cells = [model_cell(data, model)]
         for part in parts:
-            needed = edition.in_need(part)
-            scores = edition.table(model, needed, normalised=True)
+            needed = data.in_need(part)
+            scores = data.table(model, needed, normalised=True)
             found = {way: _aggregate(scores, of, way) for way, of in AGGREGATES.items()}
-            found[BETTER] = _better(edition, model, part)
-            names = edition.begun(model, needed)
-            below = lacks(edition, model, names, needed) if names else ()
+            found[BETTER] = _better(data, model, part)
+            names = data.begun(model, needed)
+            below = lacks(data, model, names, needed) if names else ()
             for way, (cell, record) in found.items():
                 cells.append(cell._replace(below=(*cell.below, *below)) if record else cell)
                 if record:
@@ -353,7 +351,7 @@ def aggregates(edition: Edition) -> Table | None:
         "model that lacks settings or seeds says so, and as many seeds of each of its settings "
         "are taken."
     )
-    name = f"{edition.slug}-normalised"
+    name = f"{data.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)
 
 
@@ -371,10 +369,10 @@ def _aggregate(
     return cell, record | values
 
 
-def _better(edition: Edition, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
+def _better(data: StudyData, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
     """How probably a model beats the others that have all of its settings."""
-    names = edition.begun(model, edition.in_need(part))
-    tables = {other: edition.table(other, names) for other in edition.models}
+    names = data.begun(model, data.in_need(part))
+    tables = {other: data.table(other, names) for other in data.models}
     own = tables.pop(model)
     others = [table for table in tables.values() if table.shape[1] == len(names) > 0]
     if own.shape[0] < 2 or sum(map(len, others)) < 2:

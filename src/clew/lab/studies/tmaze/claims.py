@@ -18,7 +18,7 @@ from clew.lab.claims import (
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.budget import OneBudget, Values, one_budget
 from clew.lab.studies.report.comparisons import ALPHA
-from clew.lab.studies.report.edition import Edition
+from clew.lab.studies.report.data import StudyData
 from clew.lab.studies.tmaze import grid
 from clew.lab.studies.tmaze.grid import CORRIDORS
 from clew.stats import Interval, wilson_interval
@@ -33,16 +33,16 @@ def corridor_of(setting: str) -> int:
     return int(setting.split("-")[1])
 
 
-def scores_of(edition: Edition) -> OneBudget:
+def scores_of(data: StudyData) -> OneBudget:
     """The rows of a folder, whose scores are success over the last 100K steps of training.
 
     Raises:
         UserError: if the folder is not of the T-Maze study.
     """
-    which = grid.EDITION_OF.get(edition.name)
-    if which is None or "last" not in edition.rows[0]:
-        raise UserError(f"{edition.folder} is of {edition.name}, not a grid of the T-Maze study")
-    return one_budget(edition, list(grid.models(which)), corridor_of)
+    which = grid.EDITION_OF.get(data.name)
+    if which is None or "last" not in data.rows[0]:
+        raise UserError(f"{data.folder} is of {data.name}, not a grid of the T-Maze study")
+    return one_budget(data, list(grid.models(which)), corridor_of)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def published(scores: OneBudget, number: str, styles: Styles, judged: Sequence[J
     models = FIGURES[number]
     verdict = verdict_on(judged, f"Figure {number}")
     return Chart(
-        f"{scores.edition.slug}-figure-{number.replace('.', '-')}",
+        f"{scores.data.slug}-figure-{number.replace('.', '-')}",
         f"Figure {number}, {verdict}: success against corridor, {_what(scores, models)}",
         "Line: mean over seeds; shaded: its standard error, as published; bars: the 95% interval "
         "by which the claims are judged; dots: seeds. Grey: the range that the thesis reports of "
@@ -52,7 +52,7 @@ def controls(scores: OneBudget, styles: Styles) -> Chart:
     """Every agent that the thesis does not have, in one panel each."""
     models = [model for model in scores.models if model not in AGENTS]
     return Chart(
-        f"{scores.edition.slug}-controls",
+        f"{scores.data.slug}-controls",
         f"Controls: success against corridor, {_what(scores, models)}",
         "Drawn as the figures above. None of these is in the thesis.",
         _corridors(scores, models, styles, claimed=False),
@@ -75,13 +75,13 @@ def _corridors(
 
 def windows(scores: OneBudget, styles: Styles) -> Chart | None:
     """GTrXL-128 learning with the whole chunk in view, beside one whose learner sees a window."""
-    models = [model for model in WINDOWS[EDITION_OF[scores.edition.name]] if model in scores.models]
+    models = [model for model in WINDOWS[EDITION_OF[scores.data.name]] if model in scores.models]
     if len(models) < 2:
         return None
     both = [n for n in scores.settings if all(scores.rows(model, n) for model in models)]
     success = Panel("success", partial(_draw_corridors, scores, models, styles, False))
     return Chart(
-        f"{scores.edition.slug}-windows",
+        f"{scores.data.slug}-windows",
         f"GTrXL-128, its learner's window as published and banded, {_what(scores, models)}",
         "The published code acts with 128 steps in view and learns with all of the chunk in view; "
         "banded, it learns with the 128 that it acts with. Right: success while learning.",
@@ -96,7 +96,7 @@ def learning(
 ) -> Chart:
     """Learning curves of some agents, a panel for each corridor."""
     return Chart(
-        f"{scores.edition.slug}-learning-{metric}-{whose}",
+        f"{scores.data.slug}-learning-{metric}-{whose}",
         f"{metric.capitalize()} while learning, {whose}, {_what(scores, models)}",
         _LINES,
         _learning(scores, models, styles, metric, scores.settings),
@@ -121,7 +121,7 @@ def lengths(scores: OneBudget, styles: Styles) -> Chart:
         if any(row["further"] for model in scores.models for row in scores.rows(model, n))
     ]
     return Chart(
-        f"{scores.edition.slug}-lengths",
+        f"{scores.data.slug}-lengths",
         f"Success on longer corridors, {_what(scores, scores.models)}",
         "Lines: stretched corridors, which show each position of the agent's own corridor for "
         "several places, so that only the time is new. Crosses: corridors as they are, whose "

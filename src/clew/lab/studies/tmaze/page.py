@@ -11,7 +11,7 @@ from clew.lab.grid.results import Row
 from clew.lab.studies.report.budget import OneBudget, Shown, costs_table, scores_table
 from clew.lab.studies.report.comparisons import interval_text
 from clew.lab.studies.report.costs import provenance
-from clew.lab.studies.report.edition import Edition, Page, command_of
+from clew.lab.studies.report.data import Page, StudyData, command_of
 from clew.lab.studies.report.search import SearchReport
 from clew.lab.studies.report.tables import MISSING, shade
 from clew.lab.studies.tmaze import figures, grid
@@ -41,28 +41,28 @@ _EDITIONS = {
 }
 
 
-def _command(edition: Edition) -> str:
-    which, search = (EDITION_OF | SEARCH_EDITION_OF)[edition.name], edition.name not in EDITION_OF
-    lengths = [corridor_of(setting.split(" ")[0]) for setting in edition.study["settings"]]
+def _command(data: StudyData) -> str:
+    which, search = (EDITION_OF | SEARCH_EDITION_OF)[data.name], data.name not in EDITION_OF
+    lengths = [corridor_of(setting.split(" ")[0]) for setting in data.study["settings"]]
     corridors = tuple(dict.fromkeys(lengths))
     words = f"pramanik --part tmaze --edition {which}{' --sweep' if search else ''}"
     if corridors != CORRIDORS:
         words += f" --corridors {','.join(map(str, corridors))}"
-    return command_of(edition, words, (grid.sweep if search else grid.study)(which, corridors))
+    return command_of(data, words, (grid.sweep if search else grid.study)(which, corridors))
 
 
-def _about_search(edition: Edition, rows: Sequence[Row]) -> str:
+def _about_search(data: StudyData, rows: Sequence[Row]) -> str:
     corridors = sorted({corridor_of(row["setting"].split(" ")[0]) for row in rows})
     return (
         f"{counted(len(rows), 'training')} on corridors of "
-        f"{listed([str(n) for n in corridors])}, {counted(len(edition.seeds), 'seed')}, "
+        f"{listed([str(n) for n in corridors])}, {counted(len(data.seeds), 'seed')}, "
         f"{rows[0]['steps']:,} steps each. The thesis searches with 5 seeds of 5M steps on five "
         "corridors."
     )
 
 
-def _authors_rates(edition: Edition) -> Mapping[str, tuple[float, float]]:
-    own = grid.models(SEARCH_EDITION_OF[edition.name])
+def _authors_rates(data: StudyData) -> Mapping[str, tuple[float, float]]:
+    own = grid.models(SEARCH_EDITION_OF[data.name])
     return {name: (c.a2c.learning_rate, c.a2c.entropy_cost) for name, c in own.items()}
 
 
@@ -102,38 +102,36 @@ SUCCESS = Shown(
 )
 
 
-def blocks(edition: Edition, styles: Styles, note: str) -> list[Block | None]:
+def blocks(data: StudyData, styles: Styles, note: str) -> list[Block | None]:
     """The blocks of a folder at the budget of most of its rows."""
-    scores = scores_of(edition)
+    scores = scores_of(data)
     judged = [claim.judge(scores) for claim in CLAIMS]
     agents = [model for model in scores.models if model in AGENTS]
     others = [model for model in scores.models if model not in AGENTS]
     windows, table = figures.windows(scores, styles), windows_table(scores)
     return [
-        Heading(scores.edition.name, 1, scores.edition.slug),
+        Heading(scores.data.name, 1, scores.data.slug),
         scores.numbers(judged, "of one core"),
         *(Text(sentence) for sentence in _sentences(scores)),
         *_claims(scores, judged),
-        edition.heading("Figures 5.2 and 5.3", "figures"),
+        data.heading("Figures 5.2 and 5.3", "figures"),
         *(figures.published(scores, number, styles, judged) for number in figures.FIGURES),
         figures.controls(scores, styles),
         scores_table(scores, f"Success over the last 100K of {scores.budget}", SUCCESS),
-        edition.heading("What GTrXL's learner sees", "windows-section")
-        if windows or table
-        else None,
+        data.heading("What GTrXL's learner sees", "windows-section") if windows or table else None,
         windows,
         table,
-        edition.heading("Learning", "learning-section"),
+        data.heading("Learning", "learning-section"),
         figures.learning(scores, styles, "success", agents, "agents"),
         figures.learning(scores, styles, "return", agents, "agents"),
         figures.learning(scores, styles, "success", others, "controls"),
-        edition.heading("Longer corridors", "lengths-section"),
+        data.heading("Longer corridors", "lengths-section"),
         figures.lengths(scores, styles),
         lengths_table(scores),
-        edition.heading("Cost", "cost-section"),
+        data.heading("Cost", "cost-section"),
         costs_table(scores, _COSTS, measured=True),
-        edition.heading("How this was made", "made-section"),
-        provenance(scores.edition, note),
+        data.heading("How this was made", "made-section"),
+        provenance(scores.data, note),
     ]
 
 
@@ -148,7 +146,7 @@ def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
         "necessity: of the mean over seeds that says nothing."
     )
     title = f"Claims of Figures 5.2 and 5.3 at {scores.budget}, {scores.seeds()}"
-    return claims.tables(judged, scores.edition.slug, title, note)
+    return claims.tables(judged, scores.data.slug, title, note)
 
 
 def _sentences(scores: OneBudget) -> list[str]:
@@ -156,7 +154,7 @@ def _sentences(scores: OneBudget) -> list[str]:
     others = [model for model in scores.models if model not in AGENTS]
     lengths = listed([str(corridor_of(n)) for n in scores.settings])
     sentences = [
-        _EDITIONS[EDITION_OF[scores.edition.name]],
+        _EDITIONS[EDITION_OF[scores.data.name]],
         f"{counted(len(agents), 'agent')} of the thesis ({listed(agents)})"
         + (f" and {counted(len(others), 'control')} ({listed(others)})" if others else "")
         + f" on corridors of {lengths}, {scores.seeds()}, {scores.budget} each. The thesis has 50 "
@@ -171,7 +169,7 @@ def _sentences(scores: OneBudget) -> list[str]:
 
 def windows_table(scores: OneBudget) -> Table | None:
     """GTrXL-128 with its learner's window as published and banded, corridor by corridor."""
-    pair = WINDOWS[EDITION_OF[scores.edition.name]]
+    pair = WINDOWS[EDITION_OF[scores.data.name]]
     both = [n for n in scores.settings if all(scores.scores(model, n).size for model in pair)]
     if not both:
         return None
@@ -191,7 +189,7 @@ def windows_table(scores: OneBudget) -> Table | None:
         "power of 0.8 if means and deviations are as seen."
     )
     columns.append("banded less published")
-    return tabulate(f"{scores.edition.slug}-windows-table", title, columns, rows, note)
+    return tabulate(f"{scores.data.slug}-windows-table", title, columns, rows, note)
 
 
 def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, ...]]:
@@ -209,7 +207,7 @@ def _difference(wide: np.ndarray, banded: np.ndarray) -> tuple[str, tuple[str, .
 def lengths_table(scores: OneBudget) -> Table:
     """Success on longer corridors, agent by agent."""
     names = sorted(
-        {n for row in scores.edition.rows for n in row["further"] or ()},
+        {n for row in scores.data.rows for n in row["further"] or ()},
         key=lambda name: (corridor_of(name), name),
     )
     rows, records = [], []
@@ -233,7 +231,7 @@ def lengths_table(scores: OneBudget) -> Table:
             rows.append(cells)
     columns = ["agent", "its own", *(Column(*_length_words(name)) for name in names)]
     return tabulate(
-        f"{scores.edition.slug}-lengths-table",
+        f"{scores.data.slug}-lengths-table",
         f"Success on longer corridors, {scores.budget}",
         columns,
         rows,

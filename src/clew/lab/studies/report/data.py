@@ -129,7 +129,7 @@ class Publication:
     summary_note: str = ""
     tests: Sequence[PublishedTest] = ()
     tests_note: str = ""
-    claims: "Callable[[Edition], list[Block]] | None" = None
+    claims: "Callable[[StudyData], list[Block]] | None" = None
     """The blocks on its claims, none if the folder has too few seeds."""
 
 
@@ -137,25 +137,25 @@ class Publication:
 class Page:
     """How a report shows the folders of one study."""
 
-    command: "Callable[[Edition], str]"
+    command: "Callable[[StudyData], str]"
     """What makes such a folder."""
     publication: Publication = field(default_factory=Publication)
     form: str = ""
     """Whose report it is, where it has a form of its own; its folders cannot be mixed with
     others."""
-    blocks: "Callable[[Edition, Styles, str], Sequence[Block | None]] | None" = None
+    blocks: "Callable[[StudyData, Styles, str], Sequence[Block | None]] | None" = None
     """The blocks of such a folder in a form of its own; the last argument is the user's note."""
 
 
-def command_of(edition: "Edition", words: str, whole: Study) -> str:
+def command_of(data: "StudyData", words: str, whole: Study) -> str:
     """The command that makes the folder of a published study, but for the machine's options.
 
     Args:
-        edition: the folder.
+        data: the folder.
         words: the study's name and its own options.
         whole: its grid without the options of every study.
     """
-    made, options = edition.study, dict[str, Any]()
+    made, options = data.study, dict[str, Any]()
     for kind, known in (("models", whole.models), ("settings", whole.settings)):
         kept = [name for name in known if name in made[kind]]
         if kept and len(kept) < len(known):
@@ -169,7 +169,7 @@ def command_of(edition: "Edition", words: str, whole: Study) -> str:
     if played != whole.evaluation.episodes:
         options["evaluation-episodes"] = played
     given = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in options.items())
-    folder = shlex.quote(str(edition.folder))
+    folder = shlex.quote(str(data.folder))
     return f"clew study {words}{given}{added_memories(made)} --run-dir {folder}"
 
 
@@ -180,12 +180,12 @@ def page_of(name: str) -> Page:
         page = pkgutil.resolve_name(pages)(name) if pages else None
         if page is not None:
             return page
-    return Page(lambda edition: "clew.lab.grid.run_study, with a study of your own")
+    return Page(lambda data: "clew.lab.grid.run_study, with a study of your own")
 
 
 @dataclass(frozen=True)
-class Edition:
-    """One study folder."""
+class StudyData:
+    """What is in a study's folder."""
 
     folder: Path
     name: str
@@ -221,15 +221,15 @@ class Edition:
         """Of what the seconds of rows are."""
         return "the whole machine" if self.study.get("whole_machine") else "one core"
 
-    def of_one_budget(self) -> "Edition":
+    def of_one_budget(self) -> "StudyData":
         """The rows of the budget that most are of, of the larger one if two have as many."""
         counts = Counter(row["steps"] for row in self.rows)
         steps = max(counts, key=lambda steps: (counts[steps], steps))
         rows = [row for row in self.rows if row["steps"] == steps]
         return replace(self, rows=rows, cells=cells_of(rows))
 
-    def not_shown(self, shown: "Edition") -> list[str]:
-        """A sentence for each budget of which a part of the edition leaves rows out."""
+    def not_shown(self, shown: "StudyData") -> list[str]:
+        """A sentence for each budget of which a part of it leaves rows out."""
         counts = Counter(row["steps"] for row in self.rows)
         counts.subtract(row["steps"] for row in shown.rows)
         return [
@@ -343,7 +343,7 @@ class Edition:
         return [info.name for info in infos if info.floor is not None and not info.needless]
 
 
-def read_edition(folder: str | Path) -> Edition:
+def read_study(folder: str | Path) -> StudyData:
     """Reads a study's folder, finished or not; nothing in it is changed.
 
     Args:
@@ -367,7 +367,7 @@ def read_edition(folder: str | Path) -> Edition:
     if published is None:
         published = {(m, s): Spread(mean, std, SEEDS) for m, s, mean, std in study["expected"]}
     infos = _settings(page.publication, study["settings"], [row["setting"] for row in rows])
-    return Edition(
+    return StudyData(
         folder=path,
         name=name,
         slug="".join(c if c.isalnum() else "-" for c in name).strip("-") or "study",
