@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from benchmarks import measured
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import NullFormatter
 
 from clew.cli.tables import log as log_to_stderr
 from clew.errors import require_at_least, unknown_name
@@ -37,7 +37,7 @@ from clew.memory.parts.stack import LayerStack
 from clew.memory.relit import GatedLinearAttention
 from clew.memory.rwkv7 import RWKV7Mixer
 from clew.report.document import Measured, Table, tabulate
-from clew.report.figures import new_figure, save, styles_of
+from clew.report.figures import new_figure, number_log_axis, save, styles_of
 from clew.run.machine import planned_bytes
 
 SIZES = {"hidden_size": 128, "num_layers": 1, "num_heads": 4, "head_size": 64}
@@ -312,9 +312,7 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     right.set_title("MiB at the peak; dotted: if every state were kept", loc="left", fontsize=11)
     for axes in (left, right):
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        number_log_axis(axes.yaxis)
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
         axes.xaxis.set_minor_formatter(NullFormatter())

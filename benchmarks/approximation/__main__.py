@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 from benchmarks.approximation import errors, figures, tables
-from benchmarks.approximation.attention import REGIMES, attention_errors, draw_episode
+from benchmarks.approximation.attention import attention_errors, attention_rows
 from benchmarks.approximation.figures import FLOOR, with_legend
 from benchmarks.approximation.findings import findings
 from benchmarks.approximation.kernels import SHIPPED, Kernel
@@ -61,12 +60,19 @@ def _line(
 def main(folder: Path, draws: int = DRAWS) -> None:
     """Computes and writes everything, and prints what was found."""
     folder.mkdir(parents=True, exist_ok=True)
+    attending = {name: SCHEMES[name] for name in ATTENDING}
     rows = {
         "figure-4-1": tables.figure_rows(draws, SEED, log),
         "over-time": tables.time_rows(),
         "sets": set_rows(),
         "bounds": bound_rows(),
-        "attention": attention_rows(draws, SEED),
+        "attention": attention_rows(
+            SOME_R[:-1],
+            draws,
+            SEED,
+            lambda r, _, episodes: attention_errors(attending, r, episodes),
+            log,
+        ),
         "search": search_rows(),
     }
     for name, table in rows.items():
@@ -119,23 +125,6 @@ def bound_rows() -> list[Row]:
             | {"state_bound": state_bound(delta, gate)}
             | {"attention_bound": attention_bound(delta, gate)}
         )
-    return rows
-
-
-def attention_rows(draws: int, seed: int) -> list[Row]:
-    """C_t and a_t with features as in Algorithm 6, at a time drawn from 20..100."""
-    kernels = {name: SCHEMES[name] for name in ATTENDING}
-    rows: list[Row] = []
-    for gates in REGIMES:
-        random = np.random.default_rng(seed)
-        times = random.integers(20, TIME + 1, draws)
-        episodes = [draw_episode(gates, int(time), random) for time in times]
-        for r in SOME_R[:-1]:
-            found = attention_errors(kernels, r, episodes)
-            rows.extend(
-                {"gates": gates.label, "r": r, "set": name} | error._asdict()
-                for name, error in found.items()
-            )
     return rows
 
 

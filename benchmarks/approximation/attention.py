@@ -1,11 +1,12 @@
 """Random keys, values and gates: the error of AReLiT's attention output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from benchmarks.approximation.draws import Grams, grams
 from benchmarks.approximation.kernels import Kernel
+from benchmarks.approximation.tables import TIME, Row
 
 
 class Gates(NamedTuple):
@@ -93,11 +94,6 @@ def draw_inputs(gates: Gates, time: int, random: np.random.Generator) -> Inputs:
     return Inputs(values, keys, beta, gamma, query)
 
 
-def draw_episode(gates: Gates, time: int, random: np.random.Generator) -> Episode:
-    """What is left of drawn inputs at the end."""
-    return left_of(draw_inputs(gates, time, random))
-
-
 def left_of(given: Inputs) -> Episode:
     """What the gates let in of the inputs, and leave of it at the end."""
     keys, values = _left(given.gamma) * given.keys, _left(given.beta) * given.values
@@ -127,6 +123,29 @@ class AttentionErrors(NamedTuple):
             float(np.sqrt(max(true - 2 * mixed + found, 0) / true)),
             float(np.sqrt(max(1 - mixed**2 / (true * found), 0))),
         )
+
+
+def attention_rows(
+    rs: Sequence[int],
+    draws: int,
+    seed: int,
+    errors: Callable[[int, Sequence[Inputs], Sequence[Episode]], dict[str, AttentionErrors]],
+    log: Callable[[str], None],
+) -> list[Row]:
+    """Errors of C_t and a_t for each r and kind of gates, at times drawn from 20..100."""
+    rows: list[Row] = []
+    for gates in REGIMES:
+        log(f"attention, gates {gates.label}")
+        random = np.random.default_rng(seed)
+        times = random.integers(20, TIME + 1, draws)
+        inputs = [draw_inputs(gates, int(time), random) for time in times]
+        episodes = [left_of(given) for given in inputs]
+        for r in rs:
+            rows.extend(
+                {"gates": gates.label, "r": r, "set": name} | error._asdict()
+                for name, error in errors(r, inputs, episodes).items()
+            )
+    return rows
 
 
 def attention_errors(

@@ -10,7 +10,7 @@ is the same). Errors, beside those of AReLiT's waves and of the best possible, o
 Figure 4.1 and of the attention output; over time; and the time of a step. Nothing is trained.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +22,10 @@ from benchmarks.approximation import figures
 from benchmarks.approximation.attention import (
     REGIMES,
     AttentionErrors,
+    Episode,
     Inputs,
     attention_errors,
-    draw_inputs,
-    left_of,
+    attention_rows,
 )
 from benchmarks.approximation.kernels import KERNELS
 from benchmarks.approximation.tables import LONGEST, SIZE, TIME, Row
@@ -155,29 +155,19 @@ def time_rows(seed: int) -> list[Row]:
     return rows
 
 
-def attention_rows(draws: int, seed: int) -> list[Row]:
-    """C_t and a_t with features as in Algorithm 6; the SVD has rank r, and a normaliser beside it.
+def output_errors(
+    r: int, inputs: Sequence[Inputs], episodes: Sequence[Episode]
+) -> dict[str, AttentionErrors]:
+    """Errors of C_t and a_t with features as in Algorithm 6, of waves and of an SVD of rank r.
 
-    So its state is no larger than that of AReLiT, of whose r + 1 keys the first is the normaliser.
+    Beside the SVD is a normaliser, so that its state is no larger than that of AReLiT, of whose
+    r + 1 keys the first is the normaliser.
     """
-    rows: list[Row] = []
-    for gates in REGIMES:
-        log(f"attention, gates {gates.label}")
-        random = np.random.default_rng(seed)
-        times = random.integers(20, TIME + 1, draws)
-        inputs = [draw_inputs(gates, int(time), random) for time in times]
-        episodes = [left_of(one) for one in inputs]
-        for r in RS[:-1]:
-            found = attention_errors({name: KERNELS[name] for name in WAVES}, r, episodes)
-            found[SVD] = svd_attention_errors(r, inputs)
-            rows.extend(
-                {"gates": gates.label, "r": r, "set": name} | error._asdict()
-                for name, error in found.items()
-            )
-    return rows
+    found = attention_errors({name: KERNELS[name] for name in WAVES}, r, episodes)
+    return found | {SVD: svd_attention_errors(r, inputs)}
 
 
-def svd_attention_errors(rank: int, episodes: list[Inputs]) -> AttentionErrors:
+def svd_attention_errors(rank: int, episodes: Sequence[Inputs]) -> AttentionErrors:
     """The errors of C_t and a_t where C_t has this rank and the normaliser is exact."""
     sums = np.zeros(5)
     for given in episodes:
@@ -281,7 +271,7 @@ def main(folder: Path, draws: int = DRAWS) -> None:
     rows = {
         "state": state_rows(draws, SEED),
         "over-time": time_rows(SEED),
-        "attention": attention_rows(draws, SEED),
+        "attention": attention_rows(RS[:-1], draws, SEED, output_errors, log),
         "cost": cost_rows(),
     }
     for name, table in rows.items():

@@ -126,7 +126,7 @@ def test_the_bounds_hold(name: str) -> None:
     """On C_t by the longest vectors, on a_t by the largest value, for any inputs."""
     random = np.random.default_rng(0)
     for gate in GATES:
-        episode = attention.draw_episode(attention.Gates("", gate), 40, random)
+        episode = attention.left_of(attention.draw_inputs(attention.Gates("", gate), 40, random))
         delta = KERNELS[name].matrix(3, 40)
         left = errors.decays(gate, 40)[:, None]
         longest = [np.linalg.norm(x / left, axis=1).max() for x in (episode.values, episode.keys)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.approximation import figures
+from benchmarks.approximation import attention, figures
 from benchmarks.approximation import incremental_svd as svd
 from benchmarks.approximation.attention import Gates, draw_inputs
 
@@ -51,7 +51,6 @@ def test_the_command_writes_every_number(tmp_path: Path, monkeypatch: pytest.Mon
     for name, value in {
         "RS": (1, 7, 15),
         "GATES": (0.1, 0.5),
-        "REGIMES": svd.REGIMES[4:6],
         "DRAWS_OVER_TIME": 2,
         "LONGEST": 12,
         "SIZE": 16,
@@ -59,6 +58,7 @@ def test_the_command_writes_every_number(tmp_path: Path, monkeypatch: pytest.Mon
         "TURNS": 1,
     }.items():
         monkeypatch.setattr(svd, name, value)
+    monkeypatch.setattr(attention, "REGIMES", attention.REGIMES[4:6])
     monkeypatch.setattr(figures, "write", lambda figure, path: path)
     svd.main(tmp_path, draws=2)
     with (tmp_path / "state.csv").open() as file:

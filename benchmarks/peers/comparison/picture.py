@@ -6,9 +6,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import NullFormatter
 
-from clew.report.figures import COLOURS, new_figure
+from clew.report.figures import COLOURS, new_figure, number_log_axis
 from comparison.compare import Row
 from comparison.points import label, library, point_of, points
 
@@ -105,9 +105,7 @@ def _dress(axes: Axes, lengths: Sequence[int]) -> None:
     axes.set_yscale("log")
     axes.set_xticks(lengths, [f"{n:,}" for n in lengths], fontsize=8)
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    number_log_axis(axes.yaxis)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -139,9 +137,7 @@ def _ratios(rows: Sequence[Row]) -> Figure:
             axes.plot(times.middle, at, ".", color=colour)
         axes.axvline(1.0, color="#000000", linewidth=0.8)
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        number_log_axis(axes.xaxis)
         axes.set_yticks(list(places.values()), [label(point, found) for point in places])
         axes.set_title(name, loc="left")
         axes.set_xlabel("its time by clew's")

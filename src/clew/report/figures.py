@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from clew.files import write_file
 from clew.output import printable
@@ -73,6 +75,13 @@ def tidy(figure: Figure) -> Figure:
 def plain(name: str) -> str:
     """The text with which a figure shows a name as it is, also if it reads like a formula."""
     return re.sub(r"(?<!\\)\$", r"\\$", printable(name))
+
+
+def number_log_axis(axis: Axis) -> None:
+    """Writes 1, 2, 5, 10 and so on along a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from clew.lab.grid.results import Row
 from clew.lab.studies.report.data import StudyData
@@ -15,7 +15,7 @@ from clew.lab.studies.report.means import mean_interval
 from clew.lab.studies.report.tables import axis_of, score_label, title_of
 from clew.report.curves import Curves, curves, mean_and_band
 from clew.report.document import Chart, Panel
-from clew.report.figures import FADED, Style, Styles, plain
+from clew.report.figures import FADED, Style, Styles, number_log_axis, plain
 from clew.stats import (
     Interval,
     Profile,
@@ -275,9 +275,7 @@ def _draw_cost(
         axes.plot(rate, mean.mean, style.marker, color=style.colour, markersize=7)
     axes.set_xscale("log")
     axes.margins(x=0.12)
-    axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    number_log_axis(axes.xaxis)
     axes.set_xlabel(f"steps per second of {data.machine}, training")
     axes.set_ylabel(f"mean {plain(score_label(data))}")
 
