@@ -58,12 +58,15 @@ def earlier_of(folder: Path | None) -> PeerComparison:
     """What a folder holds of an earlier comparison.
 
     Raises:
-        UserError: if there is none.
+        UserError: if there is none, or it is of an earlier version.
     """
     file = folder / "peers.json" if folder else None
     if file is None or not file.exists():
         raise UserError(f"--add wants an --output that holds peers.json, got {folder}")
-    return from_data(json.loads(file.read_text()))
+    try:
+        return from_data(json.loads(file.read_text()))
+    except TypeError as error:
+        raise UserError(f"{file} is of an earlier version: {error}; measure it anew") from error
 
 
 def require_nothing_lost(folder: Path | None, families: list[Family]) -> None:
@@ -72,13 +75,14 @@ def require_nothing_lost(folder: Path | None, families: list[Family]) -> None:
     Raises:
         UserError: if it holds others.
     """
-    if folder is None or not (folder / "peers.json").exists():
+    file = folder / "peers.json" if folder else None
+    if file is None or not file.exists():
         return
-    held = dict.fromkeys(row.family for row in earlier_of(folder).rows)
-    lost = [name for name in held if name not in {family.name for family in families}]
+    there = dict.fromkeys(row["family"] for row in json.loads(file.read_text())["rows"])
+    lost = [name for name in there if name not in {family.name for family in families}]
     if lost:
         raise UserError(
-            f"{folder / 'peers.json'} holds {', '.join(lost)} too, which would be lost; "
+            f"{file} holds {', '.join(lost)} too, which would be lost; "
             "add to it (--add) or name another --output"
         )
 

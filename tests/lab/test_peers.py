@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench_peers import main
+from bench_peers import main, require_nothing_lost
 from clew.errors import UserError
 from clew.lab.bench.timing import estimate
 from clew.report.files import write_measured
@@ -27,6 +27,7 @@ from comparison.document import (
     not_measured,
     peers_ahead,
 )
+from comparison.families import FAMILIES
 from comparison.processes import WorkerFailed
 from fake_peers import FAMILY, PLAN, SIZES, FakeLibrary
 
@@ -126,6 +127,14 @@ def test_a_comparison_is_added_to_an_earlier_one() -> None:
     of_torch = {r.length: r for r in both.rows if r.subject == "torch.lstm" and r.mode == "learn"}
     assert [of_torch[n].note for n in (4, 8, 16)] == ["", "no room", "no room"]
     assert [of_torch[n].product_rate for n in (4, 8, 16)] == [1e11, 2e11, 2e11]
+
+
+def test_a_page_of_an_earlier_version_is_measured_anew(capsys: pytest.CaptureFixture) -> None:
+    """By its own command; nothing can be added to it."""
+    folder = ROOT / "results" / "peers"
+    require_nothing_lost(folder, list(FAMILIES))
+    assert main(["--add", "--output", str(folder)]) == 2
+    assert "is of an earlier version" in capsys.readouterr().err
 
 
 def test_an_undecided_point_says_so() -> None:
