@@ -36,6 +36,7 @@ from clew.lab.costs.count import state_size
 from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.memory.base import count_floats
 from clew.memory.parts.blocks import Linear
+from clew.names import find
 from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import (
     COLOURS,
@@ -158,22 +159,29 @@ def ask(reader: Reader, key: PRNGKeyArray, pairs: int) -> Array:
     return loss(reader, draw(key, pairs, ASKED))[1]
 
 
-def small(name: str, width: int) -> dict[str, int]:
-    """The options of a memory of this width: two layers, heads of half the width."""
-    wanted = {"hidden_size": width, "num_layers": 2, "num_heads": 2, "head_size": width // 2}
-    return options_among(name, wanted | {"window": 64})
+def build(name: str, width: int, shown: str, keys: Sequence[PRNGKeyArray]) -> Reader:
+    """A memory of this width, two layers and heads of half the width, with a readout.
+
+    Args:
+        name: of a memory or one of `FORMS`, or "module:Class".
+        width: of the memory.
+        shown: how keys and values are.
+        keys: of both parts.
+    """
+    of, options = ("arelit", FORMS[name]) if name in FORMS else (name, {})
+    kind, size = find("memory", of, MEMORIES), 2 * TOKENS if shown == TOGETHER else TOKENS
+    sizes = {"hidden_size": width, "num_layers": 2, "num_heads": 2, "head_size": width // 2}
+    options = options_among(kind, sizes | {"window": 64}) | options
+    memory = make_memory(kind, input_size=size, key=keys[0], **options)
+    return Reader(memory, Linear(memory.output_size, WORDS, key=keys[1], init="lecun"), shown)
 
 
 def measure(name: str, width: int, seed: int, shown: str, blocks: int = 20) -> dict[str, Any]:
     """Trains one memory, until it answers `SOLVED` of a block or `STEPS` are over, and asks it."""
     began = time.perf_counter()
-    key, memory_key, readout_key = jax.random.split(jax.random.key(seed), 3)
-    size = 2 * TOKENS if shown == TOGETHER else TOKENS
-    kind, options = ("arelit", FORMS[name]) if name in FORMS else (name, {})
-    options = small(kind, width) | options
-    memory = make_memory(kind, input_size=size, key=memory_key, **options)
-    readout = Linear(memory.output_size, WORDS, key=readout_key, init="lecun")
-    reader = Reader(memory, readout, shown)
+    key, *keys = jax.random.split(jax.random.key(seed), 3)
+    reader = build(name, width, shown, keys)
+    memory = reader.memory
     moments = optimiser().init(eqx.filter(reader, eqx.is_inexact_array))
     block, taken, right = STEPS // blocks, 0, np.zeros(1)
     while taken < STEPS and right.mean() < SOLVED:
@@ -200,8 +208,9 @@ Groups = dict[tuple[str, int], list[dict[str, Any]]]
 
 def document(rows: Sequence[dict[str, Any]]) -> Measured:
     """The share of right answers by memory and pairs, with intervals, and against the state."""
-    names, shown = [*MEMORIES, *FORMS], dict[str, Groups]()
-    for row in sorted(rows, key=lambda row: (names.index(row["memory"]), row["width"])):
+    names = dict.fromkeys([*MEMORIES, *FORMS, *(row["memory"] for row in rows)])
+    places, shown = {name: place for place, name in enumerate(names)}, dict[str, Groups]()
+    for row in sorted(rows, key=lambda row: (places[row["memory"]], row["width"])):
         groups = shown.setdefault(row["shown"], {})
         groups.setdefault((row["memory"], row["width"]), []).append(row)
     tables = [_table(how, shown[how]) for how in sorted(shown)]
