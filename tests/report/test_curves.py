@@ -58,6 +58,19 @@ def test_a_picture_says_how_many_seeds_each_run_has() -> None:
     assert "thin: 3 seeds" in runs_figure({"b": three}).axes[0].get_title(loc="left")
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_no_name_of_the_legend_is_cut_off(several: bool) -> None:
+    """With one panel and with two; the figure is as high as it was."""
+    rows = [{**r, "return": r["success"]} for r in ROWS] if several else ROWS
+    names = ["gru", "min_gru", "frame_stack", "gated_delta_net", "my_package.memories:Linear"]
+    figure = runs_figure(dict.fromkeys(names, rows))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    box = legend.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+
 def test_a_band_is_that_of_three_seeds_or_more() -> None:
     values = np.array([[0.0, 1.0], [np.nan, 0.5], [1.0, 0.75]])
     mean, low, high = mean_and_band(values)

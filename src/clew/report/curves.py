@@ -75,12 +75,21 @@ def runs_figure(rows: Runs, title: str | None = None) -> Figure:
         draw_curves(panel, rows, metric)
     axes[0].set_title(_legend_of_lines(rows), loc="left", fontsize=9, color="0.4")
     if len(rows) > 1:
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(len(rows), 5), frameon=False
-        )
+        _legend_below(figure, *axes[0].get_legend_handles_labels())
     figure.suptitle(title or ", ".join(rows), fontsize=13, wrap=True)
     return figure
+
+
+def _legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """A legend with as many columns, 5 at most, as the figure is wide enough for."""
+    for ncols in range(min(len(labels), 5), 0, -1):
+        legend = figure.legend(
+            handles, labels, loc="outside lower center", ncols=ncols, frameon=False
+        )
+        if legend.get_window_extent().width <= figure.bbox.width:
+            break
+        if ncols > 1:
+            legend.remove()
 
 
 def _legend_of_lines(rows: Runs) -> str:
