@@ -50,6 +50,29 @@ def test_the_runs_differ_in_their_learner_alone() -> None:
         learners_of(config, ["ppo", "pqm"])
 
 
+def test_options_of_a_learner_of_ones_own_are_its_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Wherever it stands among the learners; where there is none they are refused."""
+    begun: dict[str, clew.TrainConfig] = {}
+
+    def noted(config: clew.TrainConfig, *_: object, **options: object) -> Path:
+        begun[config.algorithm] = config
+        if len(begun) == 3:
+            raise TrainingInterrupted("stopped")
+        return tmp_path
+
+    monkeypatch.setattr(comparison, "train_once", noted)
+    monkeypatch.chdir(tmp_path)
+    words = "compare --learners a2c own_parts:Halved ppo --learner-options num_envs=2"
+    assert run([*words.split(), "--ppo.epochs", "2"]) == 130
+    options = {name: config.learner_options for name, config in begun.items()}
+    assert options == {"a2c": {}, "own_parts:Halved": {"num_envs": 2}, "ppo": {}}
+    assert begun["ppo"].ppo.epochs == 2
+    assert run("compare --learners a2c ppo --learner-options num_envs=2".split()) == 2
+    assert "are for a learner of your own" in capsys.readouterr().err
+
+
 def test_a_stop_says_how_all_of_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

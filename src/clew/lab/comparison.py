@@ -14,7 +14,7 @@ from clew.agents.learners import LEARNERS
 from clew.errors import UserError, counted, unknown_name
 from clew.files import read_json, write_text
 from clew.memory import MEMORIES, options_among, options_of
-from clew.names import find
+from clew.names import find, is_reference
 from clew.report.curves import draw_curves, plot_runs
 from clew.report.document import Block, Cell, Chart, Column, Panel, Table, Text
 from clew.report.html import page
@@ -99,7 +99,8 @@ def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, Train
     """The run of every learner, with its own settings; in all else they are alike.
 
     Args:
-        config: of all of them, with the settings of each. Its name is the folder of the runs.
+        config: of all of them, with the settings of each; its learner options go to those of the
+            user's own. Its name is the folder of the runs.
         learners: two names at least, or "package.module:Class".
 
     Raises:
@@ -109,11 +110,13 @@ def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, Train
     for learner in learners:
         find("learner", learner, LEARNERS)
     place = Path(config.run_dir) / (config.name or f"compare-learners-{folder.slug(config.env)}")
+    own = [*filter(is_reference, learners)] or learners  # without any the options are refused
     unused = {name: kind.settings() for name, kind in LEARNERS.items()}
     return {
         learner: replace(
             config,
             algorithm=learner,
+            learner_options=config.learner_options if learner in own else {},
             name=folder.slug(learner),
             run_dir=str(place),
             **{name: default for name, default in unused.items() if name != learner},
