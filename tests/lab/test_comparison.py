@@ -1,5 +1,6 @@
 """`clew compare --memories` and `--learners`: runs that differ in one thing, with a page."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,34 @@ def test_options_of_a_learner_of_ones_own_are_its_alone(
     assert "are for a learner of your own" in capsys.readouterr().err
 
 
+def test_who_learns_sooner_has_the_higher_mean_over_all_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Each step counts the same, however many episodes ended in a row."""
+    curves = {"none": [0.0, 0.0, 0.0, 1.0], "gru": [None, 1.0, 0.5, 1.0]}
+
+    def trained(config: clew.TrainConfig, *_: object, **options: object) -> Path:
+        path = tmp_path / config.memory
+        path.mkdir()
+        rows = [
+            {"steps": 8 * n, "episodes": [n, n], "success": [value, value]}
+            for n, value in enumerate(curves[config.memory], 1)
+        ]
+        final = {"success": {"per_seed": [1.0, 1.0], "mean": 1.0, "interval": [1.0, 1.0]}}
+        summary = {"final": final, "seeds": 2, "steps": 32, "parameters": 5}
+        (path / "summary.json").write_text(json.dumps(summary))
+        (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    monkeypatch.setattr(comparison, "train_once", trained)
+    assert run([*WORDS.split(), "--run-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "success, all steps" in said and "mean of the learning curve" in said
+    assert "0.25 [0.25, 0.25]" in said and "0.83 [0.83, 0.83]" in said
+    page = (tmp_path / "compare-tmaze/compare.html").read_text()
+    assert "success, all steps" in page and "0.83 [0.83, 0.83]" in page
+
+
 def test_a_stop_says_how_all_of_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,6 +146,7 @@ def test_the_code_of_the_run_to_start_from_needs_consent(
         ("--learners ppo a2c --algorithm ppo", "leave out --algorithm"),
         ("--learners ppo a2c --pqn.gamma 0.5", "--pqn.gamma would change nothing"),
         ("--learners ppo,a2c", "learners, got ppo,a2c; spaces separate them"),
+        ("--memories gru none --cpu-threads -1", "cpu_threads must be between 1 and"),
         ("--learners ppo", "two or more different learners, got ppo"),
     ],
 )

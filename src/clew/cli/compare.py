@@ -10,7 +10,7 @@ import tyro
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
 from clew.cli.tables import over_seeds, print_json, print_table
-from clew.cli.train import Memories, on_algorithm, on_sizes, parse_training
+from clew.cli.train import Memories, checked_threads, on_algorithm, on_sizes, parse_training
 from clew.errors import UserError
 from clew.memory import MEMORIES
 from clew.output import say
@@ -55,6 +55,8 @@ class TrainingCommand(Memories):
 
     learners: tuple[str, ...] = ()
     """Learners to compare, by name or module:Class, in place of --algorithm."""
+    cpu_threads: int = 0
+    """Threads to compute on; 0 takes one for each core."""
 
 
 def main(args: list[str]) -> int:
@@ -141,7 +143,7 @@ def compare_trained(args: list[str]) -> int:
         say(line)
     from clew.lab import comparison  # start: matplotlib takes 0.4 s
 
-    open_devices(config.devices)
+    open_devices(config.devices, checked_threads(command.cpu_threads))
     if command.learners:
         kind = comparison.LEARNER
         configs = comparison.learners_of(config, command.learners)
@@ -155,10 +157,15 @@ def compare_trained(args: list[str]) -> int:
         return 0
     finals = {name: summary["final"] for name, summary in found.summaries.items()}
     metrics = [n for n in METRICS if any(map(final_text, (f.get(n) for f in finals.values())))]
-    rows = [[m, *(final_text(final.get(n)) for n in metrics)] for m, final in finals.items()]
+    rows = [
+        [m, *(final_text(run[part].get(n)) for n in metrics for part in ("final", "whole"))]
+        for m, run in found.summaries.items()
+    ]
+    columns = [name for n in metrics for name in (n, f"{n}, all steps")]
     note = f"[..] 95% interval, over {over_seeds(config.seeds)}" if config.seeds > 1 else ""
+    note = f"{note}; all steps: mean of the learning curve".lstrip("; ")
     note = note if metrics else "no episode ended in it: train for longer, or limit their length"
-    print_table("the last tenth of training", [kind.one, *metrics], rows, note)
+    print_table("the last tenth of training", [kind.one, *columns], rows, note)
     if found.better:
         rows = [[f"{a} > {b}", format(p, ".2f")] for (a, b), p in found.better.items()]
         print_table("", [f"a seed's {found.metric} is higher", "probability"], rows)

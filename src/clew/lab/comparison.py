@@ -15,7 +15,7 @@ from clew.errors import UserError, counted, unknown_name
 from clew.files import read_json, write_text
 from clew.memory import MEMORIES, options_among, options_of
 from clew.names import find, is_reference
-from clew.report.curves import draw_curves, plot_runs
+from clew.report.curves import curves, draw_curves, plot_runs
 from clew.report.document import Block, Cell, Chart, Column, Panel, Table, Text
 from clew.report.html import page
 from clew.run import folder
@@ -23,7 +23,7 @@ from clew.run.build import make_parts
 from clew.run.config import TrainConfig, differences
 from clew.run.defaults import DefaultOptions
 from clew.run.folder import by_reference
-from clew.run.metrics import final_text, read_rows
+from clew.run.metrics import Row, final_text, over_seeds, read_rows
 from clew.run.progress import Progress
 from clew.run.runner import TrainingInterrupted
 from clew.run.start import read_start
@@ -52,7 +52,7 @@ class ComparisonResult(NamedTuple):
     """What came of it."""
 
     summaries: dict[str, dict[str, Any]]
-    """Of each memory's, or each learner's, run."""
+    """Of each memory's, or each learner's, run; with "whole", the means of its learning curves."""
     better: dict[tuple[str, str], Interval]
     """How probably a seed of the first scores higher than one of the second; with two seeds or
     more."""
@@ -194,12 +194,20 @@ def compare(
     place = Path(config.run_dir)
     title = f"{config.env}, {counted(config.seeds, 'seed')}"
     rows = {memory: read_rows(path) for memory, path in paths.items()}
+    for memory, found in summaries.items():
+        found["whole"] = {m: _mean_of_curve(rows[memory], m) for m in has}
     picture = plot_runs(rows, place / "compare.png", title)
     result = ComparisonResult(summaries, better, metric, picture, place / "compare.html")
     blocks = _blocks(result, rows, has, kind)
     made_by = f"Made by clew compare, clew {version('clew')}."
     write_text(result.page, page(f"{kind.several} on {title}", blocks, {}, made_by))
     return result
+
+
+def _mean_of_curve(rows: Sequence[Row], metric: str) -> Row:
+    """The mean of every seed's learning curve over its steps, from the first episode's end on."""
+    seeds = [values[np.isfinite(values)] for values in curves(rows, metric).values]
+    return over_seeds([float(values.mean()) if values.size else None for values in seeds])
 
 
 def _scores(summary: dict[str, Any], metric: str) -> np.ndarray:
@@ -214,20 +222,22 @@ def _blocks(
     first = next(iter(result.summaries.values()))
     text = (
         f"{kind.alike}, {counted(first['seeds'], 'seed')} each. Scores are means over the last "
-        "tenth of training, in brackets the 95% bootstrap interval over seeds, too narrow for "
+        "tenth of training, and means of the learning curve over all steps, which are higher where "
+        "it is learned sooner; in brackets the 95% bootstrap interval over seeds, too narrow for "
         "fewer than 5. Environment steps are those of one seed, in whole rollouts."
     )
     finals = [
         [
             Cell(name),
-            *(Cell(final_text(found["final"].get(m))) for m in metrics),
+            *(Cell(final_text(found[part].get(m))) for m in metrics for part in ("final", "whole")),
             Cell(f"{found['steps']:,}"),
             Cell(f"{found['parameters']:,}"),
         ]
         for name, found in result.summaries.items()
     ]
     further = ("environment steps", "parameters of the agent")
-    head = [Column(name) for name in (kind.one, *metrics, *further)]
+    both = [name for m in metrics for name in (m, f"{m}, all steps")]
+    head = [Column(name) for name in (kind.one, *both, *further)]
     blocks: list[Block] = [Text(text), Table("finals", "Final scores", head, finals)]
     panels = [Panel(m, partial(draw_curves, rows=rows, metric=m)) for m in metrics]
     if panels:

@@ -307,6 +307,11 @@ def _final(window: list[Row], name: str) -> Row:
         mean_of_rows((row[name][seed], row["episodes"][seed]) for row in window)
         for seed in range(len(window[-1][name]))
     ]
+    return over_seeds(totals)
+
+
+def over_seeds(totals: list[float | None]) -> Row:
+    """A number of each seed, their mean, and its 95% bootstrap interval from two seeds on."""
     known = [total for total in totals if total is not None]
     mean = sum(known) / len(known) if known else None
     interval = None
