@@ -12,12 +12,14 @@ from gymnasium import spaces
 from clew.agents.encoders import (
     ENCODERS,
     Dense,
+    DictEncoder,
     EncoderConfig,
     Frame,
     Impala,
     Nature,
     OneHot,
     make_encoder,
+    taken_for_symbols,
 )
 from clew.memory.parts.blocks import Linear
 from oracles import convolutional as oracle
@@ -192,6 +194,28 @@ def test_auto_takes_what_fits(shape: tuple[int, ...], kind: Any) -> None:
     made = make_encoder(spaces.Box(0, 255, shape, np.uint8), AUTO, key=KEY)
     assert isinstance(made, kind)
     assert not isinstance(made, Dense) or made.scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "encoder", "symbols"),
+    [
+        ((16, 16, 1), Impala, "impala", False),
+        ((16, 16, 1), Dense, "auto", True),
+        ((7, 7, 3), Dense, "impala", False),
+        ((7, 7, 3), Dense, "auto", False),
+        ((32, 32, 3), Impala, "auto", False),
+    ],
+)
+def test_a_small_picture_in_a_dict(
+    shape: tuple[int, ...], kind: Any, encoder: str, symbols: bool
+) -> None:
+    """Is one if impala is asked for and can read it; a wrapper may make a dict of a picture."""
+    config = EncoderConfig(encoder, **SMALL)
+    box = spaces.Box(0, 255, shape, np.uint8)
+    made = make_encoder(spaces.Dict(a=box, b=spaces.Discrete(2)), config, key=KEY)
+    assert isinstance(made, DictEncoder) and isinstance(made.encoders[0], kind)
+    assert taken_for_symbols(box, config) == symbols
+    assert not taken_for_symbols(spaces.Box(0, 1, shape), config)
 
 
 def test_a_projection_and_a_norm_after_all_of_it() -> None:

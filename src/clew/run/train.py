@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from clew.agents.encoders import taken_for_symbols
 from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.envs.wrappers import INFO, NEEDED
 from clew.errors import UserError, one_line, system_error
@@ -169,7 +170,7 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for remarks in (_no_episode, _no_learning, _no_host, _no_use, _unread, _unasked):
+        for remarks in (_no_episode, _no_learning, _no_host, _no_use, _unread, _small, _unasked):
             for line in remarks(parts):
                 progress.message(line)
         spaces = recorded_spaces(parts.task)
@@ -277,6 +278,16 @@ def _unread(parts: Parts) -> Iterator[str]:
             f'info["{MASK}"] says which actions are allowed, and nothing reads it; so that the '
             f"agent takes no others: --wrappers.action-mask {INFO}"
         )
+
+
+def _small(parts: Parts) -> Iterator[str]:
+    """Says which bytes, read as symbols, may be a small picture."""
+    for name, space in named_spaces(parts.task.observation_space).items():
+        if taken_for_symbols(space, parts.config.network):
+            yield (
+                f"{name!r}, bytes {list(space.shape or ())}, is read as numbers up to 255, as "
+                "symbols are; if it is a picture: --network.encoder impala"
+            )
 
 
 def _unasked(parts: Parts) -> Iterator[str]:

@@ -39,10 +39,12 @@ __all__ = [
     "PreviousReward",
     "WithoutMask",
     "make_encoder",
+    "taken_for_symbols",
 ]
 
 CONVOLUTIONAL = {"impala": Impala, "nature": Nature}
 PICTURE = 32  # pixels; smaller grids are mostly symbols, such as MiniGrid's 7 x 7 x 3
+SMALLEST = 8  # pixels, of which the stages of impala leave one
 EXPECTED = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
 
 
@@ -59,8 +61,8 @@ def make_encoder(
     | MultiBinary | as it is | layers | as it is | layers |
     | Dict | its entries, concatenated in order of their names | | | |
 
-    A picture is a Box of 3 axes, or of 2 if it is bytes, with both sides at least 32; with impala
-    or nature an observation that is no dict is one whatever its sides. Bytes of
+    A picture is a Box of 3 axes, or of 2 if it is bytes, with both sides at least 32, or 8 with
+    impala; with impala or nature an observation that is no dict is one whatever its sides. Bytes of
     pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
     one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
     without layers. An action mask is left out, unless it is to be shown; what remains is no dict if
@@ -123,7 +125,8 @@ def _make(
         )
     if 0 in space.shape:
         raise UserError(f"{name} must have at least one number, got shape {list(space.shape)}")
-    picture = isinstance(space, spaces.Box) and _is_picture(space)
+    least = SMALLEST if config.encoder == "impala" else PICTURE
+    picture = isinstance(space, spaces.Box) and _is_picture(space, least)
     if config.encoder in CONVOLUTIONAL and (picture or alone):
         return _make_convolutional(space, config, key, config.encoder)
     if config.encoder == "auto" and picture:
@@ -194,8 +197,17 @@ def _dense(shape: tuple[int, ...], config: EncoderConfig, key: PRNGKeyArray, sca
     )
 
 
-def _is_picture(space: spaces.Box) -> bool:
+def taken_for_symbols(space: spaces.Space[Any], config: EncoderConfig) -> bool:
+    """Whether bytes are read as numbers up to 255 that impala would read as a picture."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return False
+    if config.encoder == "impala" or is_reference(config.encoder):
+        return False
+    return _is_picture(space, SMALLEST) and not _is_picture(space, PICTURE)
+
+
+def _is_picture(space: spaces.Box, least: int) -> bool:
     """Three axes, or two of bytes, and both sides long."""
     if len(space.shape) != 3 and not (len(space.shape) == 2 and space.dtype == np.uint8):
         return False
-    return min(Frame(space.shape, is_bytes=False).size[:2]) >= PICTURE
+    return min(Frame(space.shape, is_bytes=False).size[:2]) >= least
