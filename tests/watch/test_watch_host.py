@@ -175,13 +175,25 @@ def test_what_cannot_draw_is_shown_as_numbers(draws: Any, says: str) -> None:
 
 
 def test_a_registered_environment_that_takes_no_render_mode() -> None:
-    """Its observations are shown, without a word."""
+    """Its observations are shown, and what it would take for pictures is said."""
     gymnasium.register("clew-test/Plain-v0", entry_point=lambda: Counting())
     try:
         agent, side = make(env="gymnasium:clew-test/Plain-v0")
-        assert played(agent, side, episodes=1)[0].pictures is None
+        with pytest.warns(UserWarning, match='it draws with render_mode="rgb_array"'):
+            assert played(agent, side, episodes=1)[0].pictures is None
     finally:
         del gymnasium.registry["clew-test/Plain-v0"]
+
+
+def drawn_anyway(**options: Any) -> Counting:
+    """Passes on what it is given beside a mode of its own."""
+    return Counting(render_mode="rgb_array", **options)
+
+
+def test_a_factory_with_a_mode_of_its_own_is_told_who_asked() -> None:
+    agent, side = make(env="test_watch_host:drawn_anyway")
+    with pytest.raises(UserError, match="multiple values.*filmed, it is asked for render_mode"):
+        played(agent, side, episodes=1)
 
 
 @pytest.mark.parametrize("task", ["MemoryChain", "Bandit"])

@@ -427,6 +427,9 @@ def _filmed(
 def _renders(env: gymnasium.Env) -> bool:
     """Whether it gives pictures; a package that drawing needs may be missing."""
     if env.render_mode != "rgb_array":
+        if "rgb_array" in env.metadata.get("render_modes", ()):
+            what = 'it draws with render_mode="rgb_array", which what makes it does not pass on'
+            warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
         return False
     try:
         env.reset()

@@ -174,6 +174,8 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
         if not any(words in str(error) for words in refusals):
             raise raised(name, "while it was built", error) from error
         line = str(error).split(" was raised from the environment creator")[0]
+        if "render_mode" in options and "render_mode" in line:
+            line += "; where it is filmed, it is asked for render_mode='rgb_array'"
         raise UserError(f"{name} does not take these options: {line}") from error
     except UserError:
         raise
