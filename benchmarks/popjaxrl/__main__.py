@@ -140,13 +140,17 @@ def train(
     for window in range(1, config["TOTAL_TIMESTEPS"] // (rollouts * each) + 1):
         for place, row in enumerate(rows):
             states[place], total, episodes = program(states[place])
-            count = int(episodes)
-            row["curve"].append([window * rollouts * each, count, round(float(total) / count, 6)])
+            if count := int(episodes):  # side by side, episodes of one length all end at once
+                found = [window * rollouts * each, count, round(float(total) / count, 6)]
+                row["curve"].append(found)
         yield rows
 
 
 def main() -> None:
-    """Trains what is missing, and appends a row for each seed."""
+    """Trains what is missing, and appends a row for each seed.
+
+    A row's processor_seconds are those of the whole process until then.
+    """
     parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tasks", nargs="+", default=TASKS)
@@ -165,9 +169,7 @@ def main() -> None:
         rows: list[dict[str, Any]] = []
         try:
             for rows in train(task, **wanted, seeds=seeds) if seeds else ():
-                reached, *_ = rows[0]["curve"][-1]
-                returns = [row["curve"][-1][2] for row in rows]
-                log(f"{task}: {reached:,} steps, {returns}, {time.process_time():.0f} s")
+                log(f"{task}: {[row['curve'][-1:] for row in rows]}, {time.process_time():.0f} s")
         finally:
             file.append([row | {"processor_seconds": round(time.process_time())} for row in rows])
 

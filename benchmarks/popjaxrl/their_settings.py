@@ -1,0 +1,88 @@
+"""clew's PPO with the settings that popjaxrl's trainer has in `benchmarks.popjaxrl`.
+
+    python -m benchmarks.popjaxrl.their_settings results/popgym-popjaxrl --models gru
+    python -m benchmarks.popjaxrl.their_settings results/popgym-popjaxrl/ends --plan ends
+
+The agent with a GRU of `clew study popgym`, with these settings in place of PPO's defaults,
+1,000,000 steps, then 500 fresh episodes. What is left between the two is the network, how an
+episode that a time limit cuts off is judged, and the code. Of the network "gru-one-layer" has one
+layer of 64 units, as popjaxrl's, in place of two; in the plan "ends" the time limit is an end that
+nothing follows, as gymnax 0.0.6 says. It goes on where it stopped.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from benchmarks.plans import run_plan
+
+from clew import PPOConfig
+from clew.envs.base import Transition
+from clew.envs.popgym.multiarmed_bandit import MultiarmedBandit
+from clew.envs.popgym.pendulum import PositionOnlyPendulum
+from clew.lab.grid import Setting, Study
+from clew.lab.studies.popgym import grid as popgym
+
+SETTINGS = PPOConfig(
+    num_envs=64,
+    rollout_length=80,
+    sequence_length=80,
+    minibatches=8,
+    epochs=6,
+    learning_rate=2.5e-4,
+    lam=1.0,
+    value_clip=0.2,
+    entropy_cost=0.0,
+)
+TASKS = ("multiarmed-bandit", "position-only-pendulum", "noisy-position-only-cartpole")
+
+
+def an_end(transition: Transition) -> Transition:
+    """With a time limit that is an end."""
+    ended = transition.terminated | transition.truncated
+    return transition._replace(terminated=ended, truncated=jnp.zeros_like(ended))
+
+
+class EndingBandit(MultiarmedBandit):
+    """`multiarmed_bandit`, after whose last pull nothing is expected."""
+
+    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Transition]:
+        state, transition = super().step(state, action, key)
+        return state, an_end(transition)
+
+
+class EndingPendulum(PositionOnlyPendulum):
+    """`position_only_pendulum`, after whose last step nothing is expected."""
+
+    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Transition]:
+        state, transition = super().step(state, action, key)
+        return state, an_end(transition)
+
+
+def their_settings() -> Study:
+    """The tasks in which popjaxrl's trainer and clew's were seen to differ, or nearly."""
+    study, agent = popgym.study(), replace(popgym.agent("gru"), ppo=SETTINGS)
+    one_layer = agent.memory_options | {"num_layers": 1}
+    return replace(
+        study,
+        name="popgym-popjaxrl",
+        models={"gru": agent, "gru-one-layer": replace(agent, memory_options=one_layer)},
+        settings={task: study.settings[task] for task in TASKS},
+    )
+
+
+def ends() -> Study:
+    """Two of them, with a time limit that is an end."""
+    study = their_settings()
+    here = "benchmarks.popjaxrl.their_settings"
+    tasks = {"ending-pendulum": "EndingPendulum", "ending-bandit": "EndingBandit"}
+    return replace(
+        study,
+        name="popgym-popjaxrl/ends",
+        models={"gru": study.models["gru"]},
+        settings={name: Setting(f"{here}:{place}") for name, place in tasks.items()},
+    )
+
+
+if __name__ == "__main__":
+    run_plan(__doc__, {"their-settings": their_settings, "ends": ends}, seeds=3)
