@@ -1,0 +1,1 @@
+"""popjaxrl's PPO with a GRU on clew's own tasks, beside clew's PPO."""
