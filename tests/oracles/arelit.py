@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import equations, run_layers
+from oracles.layers import embedder, equations, run_layers
 from oracles.parts import Vector, affine, layer_norm, relu
 from oracles.relit import features
 
@@ -100,8 +100,5 @@ def run(
         ApproximateAttention(layer.attention, r, frequencies, scale, tick)
         for layer in memory.layers
     ]
-
-    def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return relu(affine(memory.embedding, x))
-
-    return run_layers(attentions, equations(memory, "gru", "before"), embed, xs, starts)
+    layers = equations(memory, "gru", "before")
+    return run_layers(attentions, layers, embedder(memory, relu), xs, starts)

@@ -1,6 +1,6 @@
 """The delta product: Siems et al. (2025), gated, with Householder matrices multiplied out."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -44,6 +44,4 @@ class Product(Mixer):
         return affine(w.output.output, np.concatenate(heads) * gate)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(Product, memory, xs, starts, gate)
+run = partial(run_mixers, Product)

@@ -1,6 +1,7 @@
 """Fast and forgetful memory: Morad et al. (2023)."""
 
 import cmath
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,4 @@ class FFM:
         return z * sigmoid(of_4) + of_5 * (1.0 - sigmoid(of_4))
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(FFM, memory, xs, starts, gate)
+run = partial(run_mixers, FFM)

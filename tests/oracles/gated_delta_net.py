@@ -1,6 +1,6 @@
 """The gated delta network: Yang et al. (2024), Gated Delta Networks, section 3.1 and Figure 1."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -40,6 +40,4 @@ class GatedDelta(Mixer):
         return affine(w.output.output, np.concatenate(heads) * gate)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(GatedDelta, memory, xs, starts, gate)
+run = partial(run_mixers, GatedDelta)

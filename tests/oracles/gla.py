@@ -1,6 +1,6 @@
 """Gated linear attention: Yang et al. (2023), Eq. 3 and section 4.4."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -33,6 +33,4 @@ class GLA(Mixer):
         return affine(w.output.output, np.concatenate(heads) * gate)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(GLA, memory, xs, starts, gate)
+run = partial(run_mixers, GLA)

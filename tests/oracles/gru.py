@@ -1,10 +1,11 @@
 """The GRU: Cho et al. (2014), Eq. 5-8, with the reset gate after the recurrent product."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from oracles.parts import numbers, sigmoid
+from oracles.parts import numbers, run_cells, sigmoid
 
 
 def cell(weights: Any, x: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -24,14 +25,4 @@ def cell(weights: Any, x: np.ndarray, h: np.ndarray) -> np.ndarray:
     return new
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Cells on top of each other."""
-    outputs = []
-    size = memory.output_size
-    state = [np.zeros(size) for _ in memory.cells]
-    for x, start in zip(numbers(xs), starts, strict=True):
-        for layer, weights in enumerate(memory.cells):
-            state[layer] = cell(weights, x, np.zeros(size) if start else state[layer])
-            x = state[layer]
-        outputs.append(x)
-    return np.array(outputs)
+run = partial(run_cells, lambda weights, x, state: (cell(weights, x, state[0]),))

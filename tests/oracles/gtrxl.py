@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import equations, run_layers
-from oracles.parts import affine, relu
-from oracles.window import WindowedAttention
+from oracles.layers import embedder, equations, run_layers
+from oracles.parts import relu
+from oracles.window import windows
 
 
 def run(
@@ -21,15 +21,9 @@ def run(
     inner_residual: bool = False,
 ) -> np.ndarray:
     """Relative positions, gates; without the band one chunk that sees all of itself."""
-    owner = memory.layers[0].attention
-    attentions = [WindowedAttention(layer.attention, owner, query_norm) for layer in memory.layers]
+    attentions = windows(memory, query_norm)
     if not banded:
         for attention in attentions:
             attention.reach = len(xs)
-
-    def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return relu(affine(memory.embedding, x)) if embedding else x
-
-    return run_layers(
-        attentions, equations(memory, gate, norm, inner=inner_residual), embed, xs, starts
-    )
+    layers = equations(memory, gate, norm, inner=inner_residual)
+    return run_layers(attentions, layers, embedder(memory, relu, embedding), xs, starts)

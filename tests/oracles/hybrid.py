@@ -1,8 +1,7 @@
 """Layers of several kinds: what each kind's own oracle says, one on top of the other."""
 
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from oracles.gated_delta_net import GatedDelta
 from oracles.layers import run_mixers
@@ -19,6 +18,4 @@ def oracle(weights: Any) -> Attention:
     return KINDS[kind](weights) if kind in KINDS else WindowedAttention(weights, weights)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers with residual connections."""
-    return run_mixers(oracle, memory, xs, starts, gate)
+run = partial(run_mixers, oracle)

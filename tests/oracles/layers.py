@@ -80,6 +80,13 @@ def run_layers(
     return np.array(outputs)
 
 
+def embedder(
+    memory: Any, then: Callable[[Vector], Vector] = lambda y: y, embeds: bool = True
+) -> Callable[[Vector, int], Vector]:
+    """x W + b and what comes after it, or x itself where nothing is embedded."""
+    return lambda x, t: then(affine(memory.embedding, x)) if embeds else x
+
+
 class Mixer:
     """A recurrence of a paper, with the weights of the library's."""
 
@@ -93,12 +100,12 @@ class Mixer:
 
 
 def run_mixers(
-    mixer: Callable[[Any], Attention], memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str
+    mixer: Callable[[Any], Attention],
+    memory: Any,
+    xs: np.ndarray,
+    starts: np.ndarray,
+    gate: str = "residual",
 ) -> np.ndarray:
     """The usual backbone around a mixer: x W + b, then pre-norm layers."""
     mixers = [mixer(layer.attention) for layer in memory.layers]
-
-    def embed(x: Vector, t: int) -> Vector:
-        return affine(memory.embedding, x)
-
-    return run_layers(mixers, equations(memory, gate, "before"), embed, xs, starts)
+    return run_layers(mixers, equations(memory, gate, "before"), embedder(memory), xs, starts)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import Mixer, equations, run_layers
+from oracles.layers import Mixer, embedder, equations, run_layers
 from oracles.parts import Vector, affine, layer_norm, relu
 
 
@@ -42,8 +42,5 @@ def run(
 ) -> np.ndarray:
     """The layer of GTrXL around Algorithm 4, or that of the canonical transformer."""
     attentions = [LinearAttention(layer.attention) for layer in memory.layers]
-
-    def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return relu(affine(memory.embedding, x))
-
-    return run_layers(attentions, equations(memory, gate, norm), embed, xs, starts)
+    layers = equations(memory, gate, norm)
+    return run_layers(attentions, layers, embedder(memory, relu), xs, starts)

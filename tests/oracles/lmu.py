@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.parts import affine, numbers
+from oracles.parts import affine, run_cells
 
 PARTS = 4096
 
@@ -34,17 +34,14 @@ def delay_line(order: int, theta: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Cells on top of each other."""
+    """h and m of every cell."""
     order = memory.cells[0].w_m.weight.shape[0]
     a, b = delay_line(order, memory.cells[0].theta)
-    fresh = np.zeros(memory.output_size), np.zeros(order)
-    outputs, state = [], [fresh for _ in memory.cells]
-    for x, start in zip(numbers(xs), starts, strict=True):
-        for layer, w in enumerate(memory.cells):
-            h, m = fresh if start else state[layer]
-            u = affine(w.e_x, x) + affine(w.e_h, h) + affine(w.e_m, m)
-            m = a @ m + b * u
-            x = np.tanh(affine(w.w_x, x) + affine(w.w_h, h) + affine(w.w_m, m))
-            state[layer] = x, m
-        outputs.append(x)
-    return np.array(outputs)
+
+    def cell(w: Any, x: np.ndarray, state: tuple[np.ndarray, np.ndarray]) -> tuple[Any, Any]:
+        h, m = state
+        u = affine(w.e_x, x) + affine(w.e_h, h) + affine(w.e_m, m)
+        m = a @ m + b * u
+        return np.tanh(affine(w.w_x, x) + affine(w.w_h, h) + affine(w.w_m, m)), m
+
+    return run_cells(cell, memory, xs, starts, sizes=lambda memory: (memory.output_size, order))

@@ -1,5 +1,6 @@
 """The linear recurrent unit: Orvieto et al. (2023)."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,4 @@ def activated(weights: Any, y: Vector) -> Vector:
     return a
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(LRU, memory, xs, starts, gate)
+run = partial(run_mixers, LRU)

@@ -1,6 +1,6 @@
 """Mamba-2: Dao and Gu (2024), Eq. 1-2 with one number A for a head, and Figure 6."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -37,6 +37,4 @@ class Mamba2(Mixer):
         return affine(w.output, rms_norm(w.output_norm, y))
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(Mamba2, memory, xs, starts, gate)
+run = partial(run_mixers, Mamba2)

@@ -1,6 +1,6 @@
 """The minGRU: Feng et al. (2024)."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -27,6 +27,4 @@ def positive(candidate: Vector) -> Vector:
     return np.array([a + 0.5 if a >= 0 else sigmoid(a) for a in candidate])
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(MinGRU, memory, xs, starts, gate)
+run = partial(run_mixers, MinGRU)

@@ -1,6 +1,6 @@
 """The minLSTM: Feng et al. (2024), with the normalisation of section 3.2.3."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +25,4 @@ class MinLSTM(Mixer):
         return affine(w.output, self.h)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(MinLSTM, memory, xs, starts, gate)
+run = partial(run_mixers, MinLSTM)

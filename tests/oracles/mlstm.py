@@ -1,6 +1,6 @@
 """The mLSTM: Beck et al. (2024), Eq. 19-27 as they stand, without a stabiliser."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -42,6 +42,4 @@ class MLSTM(Mixer):
         return affine(w.output.output, o * np.concatenate(heads))
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(MLSTM, memory, xs, starts, gate)
+run = partial(run_mixers, MLSTM)

@@ -1,5 +1,6 @@
 """Parts that several papers have in common, for one observation at a time, in double precision."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -99,3 +100,24 @@ def gru_gate(gate: Any, x: Vector, y: Vector) -> Vector:
     z = sigmoid(w_z.T @ y + u_z.T @ x - numbers(gate.bias))
     h = np.tanh(w_g.T @ y + u_g.T @ (r * x))
     return (1.0 - z) * x + z * h
+
+
+def run_cells(
+    cell: Callable[[Any, Vector, Any], tuple[Vector, ...]],
+    memory: Any,
+    xs: np.ndarray,
+    starts: np.ndarray,
+    sizes: Callable[[Any], tuple[int, ...]] = lambda memory: (memory.output_size,),
+) -> np.ndarray:
+    """Cells on top of each other, whose states are zeros at a start.
+
+    `cell` has weights, input and state and gives the next state, h first; `sizes` are its parts'.
+    """
+    fresh = tuple(np.zeros(size) for size in sizes(memory))
+    outputs, state = [], [fresh for _ in memory.cells]
+    for x, start in zip(numbers(xs), starts, strict=True):
+        for layer, weights in enumerate(memory.cells):
+            state[layer] = cell(weights, x, fresh if start else state[layer])
+            x = state[layer][0]
+        outputs.append(x)
+    return np.array(outputs)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oracles.layers import equations, run_layers
+from oracles.layers import embedder, equations, run_layers
 from oracles.parts import (
     Vector,
     affine,
@@ -88,9 +88,5 @@ def run(
 ) -> np.ndarray:
     """Algorithm 5 inside the layer of GTrXL."""
     attentions = [GatedAttention(layer.attention, decay, query) for layer in memory.layers]
-
-    def embed(x: np.ndarray, t: int) -> np.ndarray:
-        embedded = affine(memory.embedding, x)
-        return relu(embedded) if embedding_relu else embedded
-
+    embed = embedder(memory, relu) if embedding_relu else embedder(memory)
     return run_layers(attentions, equations(memory, "gru", "before"), embed, xs, starts)

@@ -1,6 +1,6 @@
 """Retention: Sun et al. (2023), the parallel form of Eq. 5 with the decays and norm of Eq. 8."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -45,6 +45,4 @@ class Retention(Mixer):
         return affine(w.output.output, np.concatenate(heads) * gate)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(Retention, memory, xs, starts, gate)
+run = partial(run_mixers, Retention)

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import equations, run_layers
-from oracles.parts import affine
-from oracles.window import WindowedAttention
+from oracles.layers import embedder, equations, run_layers
+from oracles.window import windows
 
 
 def run(
@@ -18,11 +17,5 @@ def run(
     inner_residual: bool = False,
 ) -> np.ndarray:
     """Relative positions, a weight before what is added."""
-    owner = memory.layers[0].attention
-    attentions = [WindowedAttention(layer.attention, owner) for layer in memory.layers]
-
-    def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return affine(memory.embedding, x) if embedding else x
-
     layers = equations(memory, gate, "none", inner=inner_residual)
-    return run_layers(attentions, layers, embed, xs, starts)
+    return run_layers(windows(memory), layers, embedder(memory, embeds=embedding), xs, starts)

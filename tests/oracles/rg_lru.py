@@ -1,5 +1,6 @@
 """The RG-LRU: De et al. (2024), Eq. 1-4, in its recurrent block."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,4 @@ def _gates(gates: Any, u: Vector) -> Vector:
     return np.concatenate([u @ whole[0], u @ whole[1]]) + numbers(gates.bias)
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(RGLRU, memory, xs, starts, gate)
+run = partial(run_mixers, RGLRU)

@@ -1,5 +1,6 @@
 """RWKV-7: Peng et al. (2025), section 4.1, without Eq. 8-10."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,4 @@ class TimeMixing(Mixer):
         return affine(w.output, g * np.concatenate(heads))
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(TimeMixing, memory, xs, starts, gate)
+run = partial(run_mixers, TimeMixing)

@@ -1,6 +1,6 @@
 """S5: Smith et al. (2023), in steps of zero-order hold; half of each conjugate pair."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -34,6 +34,4 @@ def both(half: np.ndarray) -> np.ndarray:
     return np.concatenate([half, half.conj()])
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(S5, memory, xs, starts, gate)
+run = partial(run_mixers, S5)

@@ -1,5 +1,6 @@
 """The stable Hadamard memory: Le et al. (2024), with a fixed sequence of addresses."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,4 @@ class SHM:
         return affine(w.output, self.m @ q + affine(w.skip, x))
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(SHM, memory, xs, starts, gate)
+run = partial(run_mixers, SHM)

@@ -1,6 +1,6 @@
 """The sLSTM: Beck et al. (2024), Eq. 8-14 as they stand, without a stabiliser."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -39,6 +39,4 @@ class SLSTM(Mixer):
         return affine(w.output, np.concatenate(heads))
 
 
-def run(memory: Any, xs: np.ndarray, starts: np.ndarray, gate: str = "residual") -> np.ndarray:
-    """Pre-norm layers around it."""
-    return run_mixers(SLSTM, memory, xs, starts, gate)
+run = partial(run_mixers, SLSTM)

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from oracles.layers import equations, run_layers
-from oracles.parts import affine
-from oracles.window import WindowedAttention
+from oracles.layers import embedder, equations, run_layers
+from oracles.window import windows
 
 
 def run(
@@ -18,12 +17,5 @@ def run(
     inner_residual: bool = False,
 ) -> np.ndarray:
     """Relative positions, residual connections."""
-    owner = memory.layers[0].attention
-    attentions = [WindowedAttention(layer.attention, owner) for layer in memory.layers]
-
-    def embed(x: np.ndarray, t: int) -> np.ndarray:
-        return affine(memory.embedding, x) if embedding else x
-
-    return run_layers(
-        attentions, equations(memory, "residual", norm, inner=inner_residual), embed, xs, starts
-    )
+    layers = equations(memory, "residual", norm, inner=inner_residual)
+    return run_layers(windows(memory), layers, embedder(memory, embeds=embedding), xs, starts)

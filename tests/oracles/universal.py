@@ -6,7 +6,7 @@ import numpy as np
 
 from oracles.layers import LayerEquation, equations
 from oracles.parts import Vector, affine, numbers, sigmoid, sinusoid
-from oracles.window import WindowedAttention
+from oracles.window import windows
 
 
 class Block:
@@ -15,11 +15,7 @@ class Block:
     def __init__(self, memory: Any, options: dict[str, Any]):
         self.memory, self.options = memory, options
         self.max_steps = memory.halting.max_steps
-        owner = memory.layers[0].attention
-        self.banks = [
-            [WindowedAttention(layer.attention, owner) for layer in memory.layers]
-            for _ in range(self.max_steps)
-        ]
+        self.banks = [windows(memory) for _ in range(self.max_steps)]
         self.layers: list[LayerEquation] = equations(
             memory,
             options["gate"],

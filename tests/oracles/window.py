@@ -58,3 +58,9 @@ class WindowedAttention:
 
     def _normed(self, x: Vector) -> Vector:
         return x if self.weights.norm is None else layer_norm(self.weights.norm, x)
+
+
+def windows(memory: Any, query_norm: bool = True) -> list[WindowedAttention]:
+    """One for each layer; the first has the biases of all."""
+    owner = memory.layers[0].attention
+    return [WindowedAttention(layer.attention, owner, query_norm) for layer in memory.layers]
