@@ -60,13 +60,22 @@ def biases(memory: Any) -> Any:
     return memory.layers[0].attention.features.inputs.bias
 
 
-def gated(name: str, backend: str, gate: float, **options: Any) -> Any:
-    """What `pull_one` gives with gates at 0 or at 1."""
-    memory = sample(name, num_layers=1, backend=backend, **options)
+def with_gates(name: str, backend: str, gate: float) -> Any:
+    """A ReLiT or AReLiT with gates at 0 or at 1."""
+    memory = sample(name, num_layers=1, backend=backend)
     bias = np.array(biases(memory))
     bias[-2 * bias.size // 5 :] = gate  # beta's and gamma's
-    memory = eqx.tree_at(biases, memory, jnp.asarray(bias))
+    return eqx.tree_at(biases, memory, jnp.asarray(bias))
+
+
+def assert_finite_and_equal(one: Any, other: Any, size: float = 1.0) -> None:
+    """Of two forms of a memory, for observations times `size`: finite, and within rounding."""
     xs, starts = episodes(TIME, seed=5)
-    zeros = jax.tree.map(partial(cotangent, "float32"), memory.init_state())
-    weights = np.ones((TIME, memory.output_size), np.float32)
-    return pull_one(unroll, memory, memory.init_state(), xs, starts, (zeros, weights))
+    found = []
+    for memory in (one, other):
+        zeros = jax.tree.map(partial(cotangent, "float32"), memory.init_state())
+        weights = np.ones((TIME, memory.output_size), np.float32)
+        state = memory.init_state()
+        found.append(pull_one(unroll, memory, state, xs * size, starts, (zeros, weights)))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+    assert largest(*found) < 1e-4

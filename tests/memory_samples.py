@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.names import find
 from clew.run.config import TrainConfig, config_from_json
 from slow_cases import fast_only
@@ -88,7 +88,7 @@ def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> Abs
     """
     key, random = jax.random.key(seed), np.random.default_rng(seed)
     small = {"hidden_size": 12, "num_layers": num_layers} | SMALL.get(name, {})
-    options = {n: value for n, value in small.items() if n in options_of(name)} | options
+    options = options_among(name, small) | options
     kind, options = variant(name, options)
     memory = make_memory(kind, input_size=INPUT_SIZE, key=key, **options)
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import broken_memories as toys
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import toy_memories as toys
 
 from clew.memory import AbstractMemory, scan_steps
 from clew.memory.laws import LAWS
@@ -43,6 +43,7 @@ class Patched(AbstractMemory):
     reads: Patch | None = eqx.field(static=True, default=None)
     learns: Patch | None = eqx.field(static=True, default=None)
     renews: Patch | None = eqx.field(static=True, default=None)
+    stores: Patch | None = eqx.field(static=True, default=None)
     metric_names: tuple[str, ...] = eqx.field(static=True, default=())  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
@@ -78,13 +79,13 @@ class Patched(AbstractMemory):
         """Patched by `renews`."""
         return (self.renews or type(self.inner).refresh)(self.inner, state)
 
+    def compact(self, state: Any) -> Any:
+        """Patched by `stores`."""
+        return (self.stores or type(self.inner).compact)(self.inner, state)
+
 
 def _planted(what: str, law: str, kind: Any = toys.Average, **patches: Any) -> Breach:
     return Breach(what, law, lambda: Patched(toys.build(kind), **patches))
-
-
-def _toy(what: str, law: str, kind: Any) -> Breach:
-    return Breach(what, law, partial(toys.build, kind))
 
 
 def _metric(what: str, law: str, learns: Patch) -> Breach:
@@ -101,6 +102,31 @@ def _scaled(m: Any, size: float) -> Any:
 
 
 # Ways to read a chunk wrongly.
+
+
+def _starts_late(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    return scan_steps(m, state, xs, jnp.concatenate([starts[:1], starts[:-1]]))
+
+
+def _peeks_ahead(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    return scan_steps(m, state, xs + 0.1 * jnp.roll(xs, -1, axis=0), starts)
+
+
+def _peeks_at_starts(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    state, ys = scan_steps(m, state, xs, starts)
+    return state, ys + 0.1 * jnp.roll(starts, -1).at[-1].set(False)[:, None]
+
+
+def _begins_anew(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    return scan_steps(m, m.init_state(), xs, starts)
+
+
+def _loses_the_state(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    return state, scan_steps(m, state, xs, starts)[1]
+
+
+def _stops_at_steps(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    return jax.lax.scan(lambda state, inputs: m.step(stop(state), *inputs), state, (xs, starts))
 
 
 def _chunk_statistics(m: Any, state: Any, xs: Any, starts: Any) -> Any:
@@ -184,7 +210,33 @@ def _half(m: Any, state: Any, xs: Any, starts: Any) -> Any:
     return state, ys.astype(jnp.float16)
 
 
+def _one_output_more(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    state, ys = scan_steps(m, state, xs, starts)
+    return state, jnp.concatenate([ys, ys[:, :1]], axis=1)
+
+
+def _float_count_in_chunks(m: Any, state: Any, xs: Any, starts: Any) -> Any:
+    (hidden, count), ys = scan_steps(m, state, xs, starts)
+    return (hidden, count.astype(jnp.float32)), ys
+
+
 # Ways to act wrongly.
+
+
+def _resets_by_product(m: Any, state: Any, x: Any, start: Any) -> Any:
+    keep = jnp.where(start, 0, 1)
+    hidden, count = state[0] * keep.astype(state[0].dtype), state[1] * keep
+    return m.step((hidden, count), x, jnp.zeros((), bool))
+
+
+def _keeps_its_count(m: Any, state: Any, x: Any, start: Any) -> Any:
+    (hidden, _), _ = m.step(state, x, start)
+    return (hidden, state[1] + 1), jnp.tanh(hidden @ m.read + (state[1] % 2).astype(hidden.dtype))
+
+
+def _forgets_late(m: Any, state: Any, x: Any, start: Any) -> Any:
+    state, y = m.step(state, x, jnp.zeros((), bool))
+    return m.forget(state, start), y
 
 
 def _gradient_past_a_start(m: Any, state: Any, x: Any, start: Any) -> Any:
@@ -245,24 +297,18 @@ def _shared_batched(axis_size: int, in_batched: list[bool], x: jax.Array) -> tup
     return x + 1e-3 * jnp.broadcast_to(jnp.mean(x, axis=0, keepdims=True), x.shape), True
 
 
-@jax.custom_batching.custom_vmap
-def _panel(x: jax.Array) -> jax.Array:
-    return x
+def _differs_from(size: int) -> Callable[[jax.Array], jax.Array]:
+    """A function whose own rule for batches of so many members computes something else."""
 
+    @jax.custom_batching.custom_vmap
+    def rule(x: jax.Array) -> jax.Array:
+        return x
 
-@_panel.def_vmap
-def _panel_batched(axis_size: int, in_batched: list[bool], x: jax.Array) -> tuple[Any, bool]:
-    return (1.01 if axis_size >= 8 else 1.0) * x, True
+    @rule.def_vmap
+    def batched(axis_size: int, in_batched: list[bool], x: jax.Array) -> tuple[Any, bool]:
+        return (1.01 if axis_size >= size else 1.0) * x, True
 
-
-@jax.custom_batching.custom_vmap
-def _large(x: jax.Array) -> jax.Array:
-    return x
-
-
-@_large.def_vmap
-def _large_batched(axis_size: int, in_batched: list[bool], x: jax.Array) -> tuple[Any, bool]:
-    return (1.01 if axis_size >= 64 else 1.0) * x, True
+    return rule
 
 
 def _batched(rule: Callable[[jax.Array], jax.Array], m: Any, state: Any, x: Any, start: Any) -> Any:
@@ -307,7 +353,11 @@ def _energy_at_the_edge(m: Any, state: Any, xs: Any, starts: Any) -> Any:
     return after, ys, {"energy": jnp.sum(ys * ys, axis=1) + jnp.arange(len(xs), dtype=ys.dtype)}
 
 
-# Ways to rebuild a cache wrongly.
+# Ways to rebuild or to store a state wrongly.
+
+
+def _halves(m: Any, state: Any) -> Any:
+    return 0.5 * state[0], state[1]
 
 
 def _floats(change: Patch, old: Any, new: Any) -> Any:
@@ -383,21 +433,25 @@ def _carried() -> AbstractMemory:
 
 
 BREACHES: tuple[Breach, ...] = (
-    _toy("the state is multiplied by zero at a start", "reset", toys.ResetByProduct),
-    _toy("a counter is not reset", "reset", toys.KeepsItsCount),
-    _toy("the state is reset after the start was read", "reset", toys.ForgetsLate),
-    _toy("the same in chunks alone", "reset", toys.ForgetsLateInChunks),
-    _toy("a chunk mixes in the next observation", "causal", toys.PeeksAhead),
-    _toy("a chunk sees the next start", "causal", toys.PeeksAtStarts),
-    _toy("every chunk begins anew", "stream", toys.IgnoresTheState),
-    _toy("the state after a chunk is the one before", "stream", toys.LosesTheState),
-    _toy("no gradient through the steps of a chunk", "stream", toys.StopsGradients),
-    _toy("chunks of 5 and more are 0.1 % larger", "stream", toys.LongChunksDiffer),
-    _toy("refresh halves the state", "refresh", toys.SpoilsByRefreshing),
-    _toy("half of the state is stored", "replay", toys.StoresHalf),
-    _toy("a batching rule computes something else", "batch", toys.DiffersInABatch),
-    _toy("one output too many", "interface", toys.WrongShape),
-    _toy("a counter becomes a float in a chunk", "interface", toys.GrowsItsState),
+    _planted("the state is multiplied by zero at a start", "reset", acts=_resets_by_product),
+    _planted("a counter is not reset", "reset", acts=_keeps_its_count),
+    _planted("the state is reset after the start was read", "reset", acts=_forgets_late),
+    _planted("the same in chunks alone", "reset", reads=_starts_late),
+    _planted("a chunk mixes in the next observation", "causal", reads=_peeks_ahead),
+    _planted("a chunk sees the next start", "causal", reads=_peeks_at_starts),
+    _planted("every chunk begins anew", "stream", reads=_begins_anew),
+    _planted("the state after a chunk is the one before", "stream", reads=_loses_the_state),
+    _planted("no gradient through the steps of a chunk", "stream", reads=_stops_at_steps),
+    _planted(
+        "chunks of 5 and more are 0.1 % larger", "stream", reads=partial(_where, lambda n: n >= 5)
+    ),
+    _planted("refresh halves the state", "refresh", renews=_halves),
+    _planted("half of the state is stored", "replay", stores=_halves),
+    _planted(
+        "a batching rule computes something else", "batch", acts=partial(_batched, _differs_from(1))
+    ),
+    _planted("one output too many", "interface", reads=_one_output_more),
+    _planted("a counter becomes a float in a chunk", "interface", reads=_float_count_in_chunks),
     # Chunks.
     _planted("a chunk subtracts its own mean", "causal", reads=_chunk_statistics),
     _planted("positions count from the chunk's edge", "reset", reads=_counts_from_the_edge),
@@ -428,7 +482,7 @@ BREACHES: tuple[Breach, ...] = (
     _planted("a step drops an array of the state", "interface", acts=_one_leaf_less),
     _planted("the initial state is random", "interface", begins=_draws()),
     _planted("members of a batch mix", "causal", acts=partial(_batched, _shared)),
-    _planted("batches of 8 and more differ", "batch", acts=partial(_batched, _panel)),
+    _planted("batches of 8 and more differ", "batch", acts=partial(_batched, _differs_from(8))),
     # What learners call.
     _planted("learning reads 1 % louder", "metrics", learns=_louder),
     _planted("learning has no gradient", "metrics", learns=_untaught),
@@ -489,7 +543,9 @@ UNSEEN: tuple[Breach, ...] = (
         reads=partial(_where, lambda n: n >= 1000),
     ),
     _unseen(
-        "batches of 64 and more differ", "a batch has 9 members", acts=partial(_batched, _large)
+        "batches of 64 and more differ",
+        "a batch has 9 members",
+        acts=partial(_batched, _differs_from(64)),
     ),
     _unseen(
         "observations beyond 10^6 are clipped",
@@ -497,6 +553,12 @@ UNSEEN: tuple[Breach, ...] = (
         reads=_clips_far,
     ),
 )
+
+
+def planted(what: str) -> Breach:
+    """The breach that is caught and described so."""
+    (found,) = (breach for breach in BREACHES if breach.what == what)
+    return found
 
 
 def caught_table() -> str:

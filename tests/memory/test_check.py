@@ -1,12 +1,13 @@
-"""`check` on memories that are broken in one way each: it names the right law, and where."""
+"""`check` on sound and on broken memories: it names the right law, and where."""
 
 import gc
 from pathlib import Path
 from typing import Any
 
-import broken_memories as toys
 import jax
 import pytest
+import toy_memories as toys
+from breaches import planted
 
 from clew.cli.check import make
 from clew.errors import UserError
@@ -25,37 +26,49 @@ LONG = 2048
 MAPS = Path("/proc/self/maps")
 
 
-BROKEN: list[tuple[type[toys.Average], str, str]] = [
-    (toys.ResetByProduct, "reset", "output[t=0] deviates by inf"),
-    (toys.KeepsItsCount, "reset", "output[t=0]"),
-    (toys.ForgetsLate, "reset", "output[t=0]"),
-    (toys.ForgetsLateInChunks, "reset", "start at t="),
-    (toys.PeeksAhead, "causal", "output[t="),
-    (toys.PeeksAtStarts, "causal", "output[t="),
-    (toys.IgnoresTheState, "stream", "in a chunk of 1"),
-    (toys.LosesTheState, "stream", "output[t=1]"),
-    (toys.StopsGradients, "stream", "the gradient of"),
-    (toys.LongChunksDiffer, "stream", "a chunk of 5"),
-    (toys.SpoilsByRefreshing, "refresh", "output[t=0]"),
-    (toys.StoresHalf, "replay", "output[t=0]"),
-    (toys.DiffersInABatch, "batch", "member"),
-    (toys.WrongShape, "interface", "[2, 3], not [2, 2]"),
-    (toys.GrowsItsState, "interface", "float32[]"),
-]
+BROKEN = {
+    "the state is multiplied by zero at a start": "output[t=0] deviates by inf",
+    "a counter is not reset": "output[t=0]",
+    "the state is reset after the start was read": "output[t=0]",
+    "the same in chunks alone": "start at t=",
+    "a chunk mixes in the next observation": "output[t=",
+    "a chunk sees the next start": "output[t=",
+    "every chunk begins anew": "in a chunk of 1",
+    "the state after a chunk is the one before": "output[t=1]",
+    "no gradient through the steps of a chunk": "the gradient of",
+    "chunks of 5 and more are 0.1 % larger": "a chunk of 5",
+    "refresh halves the state": "output[t=0]",
+    "refresh has the gradients, not the values": "the gradient that passes refresh",
+    "half of the state is stored": "output[t=0]",
+    "a batching rule computes something else": "member",
+    "batches of 8 and more differ": "member",
+    "one output too many": "[2, 3], not [2, 2]",
+    "a counter becomes a float in a chunk": "float32[]",
+}
+"""A planted breach, and the place that the message names."""
 
 
-@pytest.mark.parametrize(("kind", "law", "place"), BROKEN, ids=lambda v: getattr(v, "__name__", ""))
-def test_the_broken_law_is_named(kind: type[toys.Average], law: str, place: str) -> None:
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_broken_law_is_named(what: str) -> None:
     """The message begins with the law that says most, and says where and by how much."""
+    breach = planted(what)
     with pytest.raises(LawBroken) as caught:
-        check(toys.build(kind), lengths=LENGTHS)
+        check(breach.make(), lengths=LENGTHS)
     message = str(caught.value)
-    assert message.startswith(f"{kind.__name__} breaks law '{law}'"), message
-    assert place in message, message
-    assert ("choose the fresh state with jnp.where" in message) is (kind is toys.ResetByProduct)
+    assert message.startswith(f"Patched breaks law '{breach.law}'"), message
+    assert BROKEN[what] in message, message
+    assert ("choose the fresh state with jnp.where" in message) is ("by zero" in what)
 
 
-STORED = [(LRU, True), (toys.StoresLouder, False)]
+class StoresLouder(LRU):
+    """What it stores for replay is a thousandth larger than its state."""
+
+    def compact(self, state: Any) -> Any:
+        """Scales it."""
+        return jax.tree.map(lambda array: array * 1.001, state)
+
+
+STORED = [(LRU, True), (StoresLouder, False)]
 
 
 @pytest.mark.parametrize(("kind", "sound"), fast_only(STORED, STORED[1]))
@@ -127,7 +140,8 @@ def test_checks_give_their_memory_maps_back() -> None:
 
 def test_the_report_of_a_broken_memory() -> None:
     """Without raising: which laws are broken, which hold; later laws do not hide earlier ones."""
-    report = check(toys.build(toys.PeeksAhead), lengths=LENGTHS, raise_on_failure=False)
+    breach = planted("a chunk mixes in the next observation")
+    report = check(breach.make(), lengths=LENGTHS, raise_on_failure=False)
     assert not report.passed
     assert [failure.law for failure in report.failures][0] == "causal"
     assert "BROKEN" in str(report)

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from broken_memories import Waves, build
+from toy_memories import Waves, build
 
 from clew.errors import UserError
 from clew.memory.base import check_step_input

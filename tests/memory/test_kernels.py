@@ -20,9 +20,15 @@ import pytest
 from clew.errors import UserError
 from clew.memory import AbstractMemory, kernels, make_memory
 from clew.memory.kernels import build
-from clew.memory.laws.runs import unroll
 from clew.memory.parts.matrix_recurrence import MatrixInputs, advance_chunk
-from memory_forms import TIME, assert_equal_forms, cotangent, forms, gated, largest, pull_one
+from memory_forms import (
+    TIME,
+    assert_equal_forms,
+    assert_finite_and_equal,
+    forms,
+    largest,
+    with_gates,
+)
 from memory_samples import episodes, sample
 from slow_cases import fast_only
 
@@ -99,9 +105,7 @@ def test_a_kernel_is_its_steps(name: str, options: dict[str, Any], precision: st
 @pytest.mark.parametrize("name", ["relit", "arelit"])
 def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
     """Gates at 0 and at 1, where exponentials overflow: finite, and within rounding."""
-    found = [gated(name, backend, gate) for backend in ("kernel", "xla")]
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
-    assert largest(found[0], found[1]) < 1e-4
+    assert_finite_and_equal(*(with_gates(name, form, gate) for form in ("kernel", "xla")))
 
 
 @needs_kernels
@@ -109,17 +113,8 @@ def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_saturated_cells_are_those_of_steps(name: str, size: float) -> None:
     """Where tanh is a straight line, and where all gates are 0 or 1."""
-    found = []
-    for backend in ("kernel", "xla"):
-        memory: Any = sample(name, num_layers=1, backend=backend)
-        xs, starts = episodes(TIME, seed=5)
-        zeros = jax.tree.map(partial(cotangent, "float32"), memory.init_state())
-        weights = np.ones((TIME, memory.output_size), np.float32)
-        found.append(
-            pull_one(unroll, memory, memory.init_state(), xs * size, starts, (zeros, weights))
-        )
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
-    assert largest(found[0], found[1]) < 1e-4
+    cells = (sample(name, num_layers=1, backend=form) for form in ("kernel", "xla"))
+    assert_finite_and_equal(*cells, size=size)
 
 
 @needs_kernels
@@ -148,25 +143,6 @@ def test_a_batch_is_its_members(name: str, own: bool) -> None:
     for b in range(count):
         one = alone(grown[b] if own else params, batch[b])
         assert largest(jax.tree.map(lambda x, b=b: x[b], together), one) < 1e-6
-
-
-@pytest.mark.parametrize("backend", ["auto", "xla"])
-@pytest.mark.parametrize("name", fast_only(["lstm", "gru"], "gru"))
-def test_a_compiled_cell_has_gradients(name: str, backend: str) -> None:
-    """Compiled within a gradient as without, as those do who compile a policy first."""
-    xs, starts = episodes(TIME, seed=7)
-    params, static = eqx.partition(sample(name, backend=backend), eqx.is_inexact_array)
-
-    def outputs(params: Any, batch: Any) -> Any:
-        memory: Any = eqx.combine(params, static)
-        return jax.vmap(lambda xs: memory.unroll(memory.init_state(), xs, starts)[1])(batch)
-
-    def gradient(outputs: Any) -> Any:
-        return jax.grad(lambda *args: jnp.sum(jnp.sin(outputs(*args))), (0, 1))
-
-    data = params, np.stack([xs, -xs])
-    within, without = gradient(jax.jit(outputs)), jax.jit(gradient(outputs))
-    assert largest(within(*data), without(*data)) < 1e-5
 
 
 @needs_kernels

@@ -118,26 +118,6 @@ def test_a_chunk_that_does_not_fill_its_pieces_has_a_gradient_without_epsilon() 
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-30])
-def test_relit_needs_an_epsilon(epsilon: float) -> None:
-    with pytest.raises(UserError, match="epsilon must be"):
-        sample("relit", epsilon=epsilon)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"layers": ()}, "layers must be a list of names"),
-        ({"layers": 5}, "layers must be a list of names"),
-        ({"layers": ("gru",)}, "not made of layers that a hybrid can take, which are attention"),
-        ({"layer_options": {"attention": {"key": 1}}}, "input and key are those of the hybrid"),
-    ],
-)
-def test_what_a_hybrid_is_not_made_of(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        make_memory("hybrid", input_size=3, key=jax.random.key(0), **options)
-
-
 def test_rates_at_the_ends_of_what_is_allowed() -> None:
     """Of LRU's rings none begins without a rate; a geometric mean of tiny steps is one."""
     key = jax.random.key(0)

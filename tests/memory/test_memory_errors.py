@@ -114,6 +114,8 @@ def test_a_window_is_at_least_one(name: str) -> None:
     [
         ("relit", "eta", 0),
         ("relit", "epsilon", -1e-5),
+        ("relit", "epsilon", 0.0),
+        ("relit", "epsilon", 1e-30),
         ("relit", "epsilon", float("nan")),
         (PublishedReLiT, "decay", "seperate"),
         (PublishedReLiT, "query", "triple"),
@@ -169,7 +171,8 @@ def test_unknown_names_come_with_the_nearest() -> None:
         ({"layers": ["min_gur"]}, "unknown kind of layer 'min_gur'.*min_gru"),
         ({"layers": "min_gru"}, "layers must be a list of names"),
         ({"layers": []}, "layers must be a list of names"),
-        ({"layers": ["lstm"]}, "lstm is not made of layers"),
+        ({"layers": 5}, "layers must be a list of names"),
+        ({"layers": ["lstm"]}, "lstm is not made of layers that a hybrid can take, which are att"),
         ({"layers": ["hybrid"]}, "unknown kind of layer 'hybrid'"),
         ({"layer_options": {"attention": 5}}, "layer_options must be .* by kind, got .*5"),
         ({"layer_options": ["attention"]}, "layer_options must be .* by kind, got .*attention"),
@@ -183,6 +186,7 @@ def test_unknown_names_come_with_the_nearest() -> None:
             {"layer_options": {"attention": {"num_layers": 3}}},
             "width, number, input and key are those of the hybrid",
         ),
+        ({"layer_options": {"attention": {"key": 1}}}, "input and key are those of the hybrid"),
     ],
     ids=str,
 )
