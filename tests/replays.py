@@ -12,6 +12,18 @@ from clew.interact.rollout import gather, init_actor
 from memory_samples import SMALL
 from streams import agent_on
 
+SMALL_REPLAY: dict[str, Any] = {
+    "num_envs": 3,
+    "rollout_length": 8,
+    "sequence_length": 8,
+    "burn_in": 4,
+    "period": 4,
+    "replay_steps": 3 * 8 * 6,
+    "learning_starts": 0,
+    "batch_size": 5,
+}
+"""Settings of a learner that replays six rollouts."""
+
 
 def gathered(learner: R2D2 | SAC, stream: AutoReset, memory: str, rollouts: int) -> tuple[Any, ...]:
     """An agent, the learner's state with so many rollouts in the replay, and these."""

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from clew.agents.heads import ActorCritic, MakeHeads
 from clew.agents.network import Agent, NetworkConfig, make_agent
-from clew.envs import AutoReset, Environment, TimeStep
+from clew.envs import AutoReset, Environment, TimeStep, TMaze
 
 BATCH = 32
 
@@ -32,6 +32,11 @@ def agent_on(
         key=jax.random.key(seed),
         make_heads=make_heads,
     )
+
+
+def short_maze() -> AutoReset:
+    """A T-Maze whose terminations, truncations and starts fall anywhere in a rollout."""
+    return AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
 
 
 def roll(env: Environment, actions: np.ndarray, seed: int = 0) -> TimeStep:

@@ -13,16 +13,16 @@ from clew.agents.learners.a2c import A2C, A2CConfig, _normalised_in_episodes, a2
 from clew.agents.learners.base import gradient_step, init_optimiser
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout, reread
-from clew.envs import AutoReset, TMaze
+from clew.envs import AutoReset
 from clew.errors import UserError
 from clew.interact.policy import Policy
 from clew.interact.rollout import init_actor, rollout
-from clew.memory import MEMORIES, options_of
+from clew.memory import MEMORIES, options_among
 from clew.memory.laws.runs import cast
 from memory_samples import DIFFERENT, quick_compilation
 from oracles import a2c as oracle
 from slow_cases import fast_only
-from streams import Scripted, agent_on
+from streams import Scripted, agent_on, short_maze
 
 __all__ = ["quick_compilation"]
 
@@ -39,14 +39,12 @@ SMALL = {
 
 
 def small_agent(name: str, stream: Any, seed: int = 0) -> Agent:
-    options = {k: v for k, v in SMALL.items() if k in options_of(name)}
-    return agent_on(stream, name, options, seed)
+    return agent_on(stream, name, options_among(name, SMALL), seed)
 
 
 @pytest.fixture(scope="module")
 def stream() -> AutoReset:
-    # Short enough that terminations, truncations and starts fall anywhere in a rollout.
-    return AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
+    return short_maze()
 
 
 @pytest.fixture(scope="module")
@@ -223,24 +221,3 @@ def test_a_policy_remembers_until_it_is_told_of_a_start(stream):
     assert {sampled(xs[0], start=True) for _ in range(60)} == set(range(4))
     with pytest.raises(UserError, match=r"\[16\], got \[3\]"):
         policy(np.zeros(3))
-
-
-@pytest.mark.parametrize(
-    "field, value",
-    [
-        ("num_envs", 0),
-        ("rollout_length", 0),
-        ("minibatches", 3),
-        ("learning_rate", float("nan")),
-        ("learning_rate", -1e-3),
-        ("entropy_cost", float("inf")),
-        ("gamma", 1.5),
-        ("lam", -0.1),
-        ("adam_b1", 1.0),
-        ("adam_eps", 0.0),
-        ("max_grad_norm", 0.0),
-    ],
-)
-def test_impossible_settings_are_refused(field, value):
-    with pytest.raises(UserError, match=field):
-        A2CConfig(**{field: value}).validate()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -49,29 +50,22 @@ def deviations(names: list[str]) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_several_devices_compute_what_one_does() -> None:
-    """Kernels, seeds side by side that are resumed, PPO in Gymnasium environments."""
-    found = deviations(list(QUICK))
-    assert list(found) == list(QUICK)
-    assert max(found.values()) < TOLERANCE, found
+@pytest.mark.parametrize(
+    ("cases", "tolerance"),
+    # Kernels give way to XLA, whose rounding is another, where types say what is divided.
+    [(QUICK, TOLERANCE), (EXHAUSTIVE, TOLERANCE), (ALONE, 10 * TOLERANCE)],
+    ids=["quick", "exhaustive", "alone"],
+)
+def test_several_devices_compute_what_one_does(cases: dict[str, Any], tolerance: float) -> None:
+    """Every memory with both algorithms, every way of training, and memories by themselves."""
+    found = deviations(list(cases))
+    assert list(found) == list(cases)
+    assert max(found.values()) < tolerance, found
 
 
-@pytest.mark.slow
-def test_several_devices_compute_what_one_does_whatever_it_is() -> None:
-    """Every memory with both algorithms, every way of training; a run that changes devices."""
+def test_every_memory_that_can_be_divided_is_among_the_cases() -> None:
     shardable = {name for name, kind in MEMORIES.items() if kind.shardable}
     assert {name.split()[0] for name in FAMILIES} == shardable
-    found = deviations(list(EXHAUSTIVE))
-    assert list(found) == list(EXHAUSTIVE)
-    assert max(found.values()) < TOLERANCE, found
-
-
-@pytest.mark.slow
-def test_memories_alone_are_divided_by_what_types_say_of_devices() -> None:
-    """Kernels give way to XLA there, whose rounding is another."""
-    found = deviations(list(ALONE))
-    assert list(found) == list(ALONE)
-    assert max(found.values()) < 10 * TOLERANCE, found
 
 
 @pytest.mark.parametrize(

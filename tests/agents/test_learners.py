@@ -13,6 +13,10 @@ import pytest
 from clew.agents.learners import LEARNERS, LearnerSettings, describes_updates, make_learner
 from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import make_schedule
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.learners.pqn import PQNConfig
+from clew.agents.learners.r2d2 import R2D2Config
+from clew.agents.learners.sac import SACConfig
 from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import reread
 from clew.cli.parse import field_docs, option_names
@@ -20,18 +24,14 @@ from clew.envs import AutoReset, TMaze
 from clew.errors import UserError
 from clew.interact.rollout import gather, init_actor, whole_clock
 from clew.run.config import TrainConfig
+from replays import SMALL_REPLAY
 from slow_cases import fast_only
-from streams import agent_on
+from streams import agent_on, short_maze
 
 SMALL = {"num_envs": 4, "rollout_length": 8}
 IN_SEQUENCES = {"sequence_length": 4, "minibatches": 4}
 IN_SEQUENCES |= {"period": 4, "burn_in": 0, "replay_steps": 64, "learning_starts": 0}
 """Of learners that read in sequences, where they have them."""
-
-
-@pytest.fixture(scope="module")
-def stream() -> AutoReset:
-    return AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
 
 
 def small_settings(name: str):
@@ -98,6 +98,66 @@ def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
         np.testing.assert_allclose(in_parts[key], expected, rtol=1e-4, atol=1e-6)
 
 
+IN_PPO = PPOConfig(num_envs=6, rollout_length=12, sequence_length=4, minibatches=3)
+IN_PQN = PQNConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=2)
+IN_R2D2, IN_SAC = R2D2Config(**SMALL_REPLAY), SACConfig(**SMALL_REPLAY)
+IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
+    (A2CConfig(), {"num_envs": 0}, "num_envs"),
+    (A2CConfig(), {"rollout_length": 0}, "rollout_length"),
+    (A2CConfig(), {"minibatches": 3}, "minibatches"),
+    (A2CConfig(), {"learning_rate": float("nan")}, "learning_rate"),
+    (A2CConfig(), {"learning_rate": -1e-3}, "learning_rate"),
+    (A2CConfig(), {"entropy_cost": float("inf")}, "entropy_cost"),
+    (A2CConfig(), {"gamma": 1.5}, "gamma"),
+    (A2CConfig(), {"lam": -0.1}, "lam"),
+    (A2CConfig(), {"adam_b1": 1.0}, "at 1 nothing is ever learned"),
+    (A2CConfig(), {"adam_eps": 0.0}, "adam_eps"),
+    (A2CConfig(), {"max_grad_norm": 0.0}, "max_grad_norm"),
+    (IN_PPO, {"sequence_length": 5}, "must divide rollout_length, got sequences of 5"),
+    (IN_PPO, {"minibatches": 4}, "got 4 minibatches of 6 environments x 3 sequences = 18"),
+    (IN_PPO, {"clip_ratio": 1.0}, "clip_ratio must be below 1, got 1.0"),
+    (IN_PPO, {"clip_ratio": 0}, "clip_ratio must be a finite number above 0, got 0"),
+    (IN_PPO, {"schedule": "linea"}, "unknown value of schedule 'linea'; did you mean 'linear'"),
+    (IN_PPO, {"advantages": "vtrac"}, "did you mean 'vtrace'"),
+    (IN_PPO, {"target_kl": -1}, "target_kl must be a finite number above 0, got -1"),
+    (IN_PQN, {"sequence_length": 5}, "must divide rollout_length, got sequences of 5"),
+    (IN_PQN, {"minibatches": 3}, "got 3 minibatches of 4 environments x 2 sequences = 8"),
+    (IN_PQN, {"epsilon_start": 1.5}, "epsilon_start must be .* got 1.5"),
+    (IN_PQN, {"epsilon_end": 1.0}, "epsilon_end must be below 1, got 1: such a policy prefers no"),
+    (IN_PQN, {"exploration_fraction": 0}, "exploration_fraction must be a finite number above 0"),
+    (IN_PQN, {"adam_b2": 1}, "at 1 nothing is ever learned"),
+    (IN_R2D2, {"burn_in": 5}, "must be a multiple of period, got 5 steps and a period of 4"),
+    (IN_R2D2, {"replay_steps": 40}, "must have room for the steps before the first"),
+    (IN_R2D2, {"burn_in": 0, "rollout_length": 16, "replay_steps": 95}, "two rollouts, 96 steps"),
+    (IN_R2D2, {"first_state": "kept"}, "first_state"),
+    (IN_R2D2, {"evaluation_epsilon": 1.0}, "prefers no action"),
+    (IN_R2D2, {"batch_size": 0}, "batch_size"),
+    (IN_R2D2, {"priority_max_fraction": 1.5}, "priority_max_fraction"),
+    (IN_R2D2, {"priority_exponent": 3.5}, "priority_exponent must be at most 3, got 3.5"),
+    (IN_SAC, {"burn_in": 5}, "must be a multiple of period, got 5 steps and a period of 4"),
+    (IN_SAC, {"replay_steps": 40}, "must have room for the steps before the first"),
+    (IN_SAC, {"memory_of_critic": "own"}, "unknown value of memory_of_critic 'own'"),
+    (IN_SAC, {"polyak": 0.0}, "polyak"),
+    (IN_SAC, {"polyak": 1.5}, "polyak"),
+    (IN_SAC, {"initial_temperature": 0.0}, "initial_temperature"),
+    (IN_SAC, {"memory_rate": -1.0}, "memory_rate"),
+    (IN_SAC, {"entropy_fraction": 1.5}, "entropy_fraction"),
+    (IN_SAC, {"target_entropy": float("nan")}, "target_entropy"),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    IMPOSSIBLE,
+    ids=[f"{type(config).__name__} {changes}" for config, changes, _ in IMPOSSIBLE],
+)
+def test_impossible_settings_are_named(config: Any, changes: dict[str, Any], message: str) -> None:
+    """With what would be possible; without the change nothing is said."""
+    config.validate()
+    with pytest.raises(UserError, match=message):
+        replace(config, **changes).validate()
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_impossible_parts_are_named(name: str) -> None:
     """A part is at least a sequence, and A2C's advantages are not known before it reads."""
@@ -120,9 +180,9 @@ def arrays_of(agent) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", fast_only(LEARNERS, "r2d2"))
-def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str, stream: AutoReset) -> None:
+def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str) -> None:
     """Its metrics are those that it names, and before the update its ratio is 1 (the ratio law)."""
-    config = small_settings(name)
+    config, stream = small_settings(name), short_maze()
     config.validate()
     learner = make_learner(name, config, 1)
     agent = agent_on(stream, make_heads=learner.make_heads)

@@ -27,14 +27,12 @@ from clew.errors import UserError
 from clew.interact import make_task
 from clew.interact.rollout import init_actor, rollout
 from clew.interact.task import PlayConfig
-from clew.memory import MEMORIES, options_of
 from clew.memory.laws.runs import cast
 from clew.run.config import TrainConfig
 from clew.run.load import load_agent
 from clew.run.runner import TrainingDiverged
 from masked import Masked, masks
-from memory_samples import SMALL, quick_compilation
-from slow_cases import fast_only
+from memory_samples import quick_compilation
 from small_run import Watch, assert_same_run, small_config
 from streams import agent_on
 
@@ -133,11 +131,6 @@ def test_actions_that_are_no_choices_have_no_masks():
         ActionMask(spaces.Box(-1, 1, (2,)))
 
 
-def make(memory: str, stream: AutoReset) -> Any:
-    options = {k: v for k, v in SMALL.items() if k in options_of(memory)}
-    return agent_on(stream, memory, options)
-
-
 def test_an_encoder_reads_the_mask_only_if_it_is_shown():
     hidden, shown = (AutoReset(Masked(), show) for show in (False, True))
     encoder, both = (
@@ -150,17 +143,13 @@ def test_an_encoder_reads_the_mask_only_if_it_is_shown():
     np.testing.assert_array_equal(np.sort(both(seen)), np.sort([0, 1, 2, 0, 0, 0, 1, 1, 1]))
 
 
-@pytest.mark.parametrize(
-    "memory",
-    fast_only(MEMORIES, "gru"),
-)
-def test_what_acting_was_learning_reads_again(memory):
+def test_what_acting_was_learning_reads_again():
     """Log-probabilities and values; nothing forbidden is taken, which would earn NaN.
 
     In float64: a norm of what is nearly 0 enlarges the rounding of float32 as much as it likes.
     """
     stream = AutoReset(Masked())
-    agent = make(memory, stream)
+    agent = agent_on(stream)
 
     @partial(eqx.filter_jit, compiler_options=QUICK)
     def act(agent, key):
@@ -188,7 +177,7 @@ def test_what_acting_was_learning_reads_again(memory):
 def test_the_mask_within_a_trial_is_that_of_its_running_episode():
     """Whoever takes what the task forbids in its present state earns NaN."""
     stream = AutoReset(wrap(Masked(), WrapperConfig(trial_episodes=3)))
-    agent, steps = make("gru", stream), 120
+    agent, steps = agent_on(stream), 120
     actor = init_actor(agent, stream, BATCH, jax.random.key(0))
     _, trajectory, sums = eqx.filter_jit(rollout)(agent, stream, actor, steps, jax.random.key(1))
     assert np.isfinite(trajectory.reward).all() and np.isfinite(sums["return"])
@@ -226,7 +215,7 @@ def test_a_mask_that_allows_nothing_ends_a_run_and_an_evaluation(tmp_path):
     with pytest.raises(TrainingDiverged, match="an action mask that allows no action"):
         clew.train(config_of(tmp_path, env_options=options), progress=Watch())
     task = make_task("masked:Masked", options, WrapperConfig())
-    agent = make("gru", task.require_stream())
+    agent = agent_on(task.require_stream())
     params, static = eqx.partition(agent, eqx.is_array)
     play = task.evaluator(static, greedy=True, max_steps=10)
     with pytest.raises(UserError, match="not finite, as after an action mask that allows no"):
@@ -261,7 +250,7 @@ def test_a_task_without_masks_is_what_it_was():
     seen = jax.jit(plain.reset)(jax.random.key(0))[1].observation
     both: Any = jax.jit(masked.reset)(jax.random.key(0))[1].observation
     np.testing.assert_array_equal(seen, both[BARE])
-    assert make("gru", plain).mask is None
+    assert agent_on(plain).mask is None
 
 
 @pytest.mark.slow

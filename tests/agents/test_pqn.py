@@ -170,23 +170,6 @@ def test_what_is_not_one_choice_is_refused(space: spaces.Space) -> None:
         ActionValues(4, make_distribution(space), epsilon=0.1, key=jax.random.key(0))
 
 
-@pytest.mark.parametrize(
-    "changes, text",
-    [
-        ({"sequence_length": 5}, "sequence_length must divide rollout_length"),
-        ({"minibatches": 3}, "got 3 minibatches of 4 environments x 2 sequences = 8"),
-        ({"epsilon_start": 1.5}, "epsilon_start must be .* got 1.5"),
-        ({"epsilon_end": 1.0}, "epsilon_end must be below 1, got 1: such a policy prefers no"),
-        ({"exploration_fraction": 0}, "exploration_fraction must be a finite number above 0"),
-        ({"schedule": "linea"}, "did you mean 'linear'"),
-        ({"adam_b2": 1}, "at 1 nothing is ever learned"),
-    ],
-)
-def test_impossible_settings_are_named(changes: dict[str, Any], text: str) -> None:
-    with pytest.raises(UserError, match=text):
-        replace(SMALL, **changes).validate()
-
-
 def gathered(**changes: Any) -> tuple[Any, Any, Trajectory]:
     """Learner, agent and sequences of a rollout in a task with masks."""
     stream = AutoReset(Permutation(3))

@@ -9,24 +9,14 @@ import pytest
 
 from clew.agents.learners.r2d2 import R2D2, R2D2Config
 from clew.agents.learners.sac import SAC, SACConfig
-from clew.envs import AutoReset, TMaze
 from clew.memory import MEMORIES
 from memory_samples import quick_compilation
-from replays import gathered
+from replays import SMALL_REPLAY, gathered
 from slow_cases import fast_only
+from streams import short_maze
 
 __all__ = ["quick_compilation"]
 
-SMALL_REPLAY: dict[str, Any] = {
-    "num_envs": 3,
-    "rollout_length": 8,
-    "sequence_length": 8,
-    "burn_in": 4,
-    "period": 4,
-    "replay_steps": 3 * 8 * 6,
-    "learning_starts": 0,
-    "batch_size": 5,
-}
 LEARNERS = {
     "r2d2": lambda first: R2D2(R2D2Config(**SMALL_REPLAY, first_state=first)),
     "sac": lambda first: SAC(SACConfig(**SMALL_REPLAY, first_state=first)),
@@ -58,7 +48,7 @@ def test_what_was_acted_is_what_is_read_again(name: str, first_state: str, algor
 
     Episodes of up to four steps end within burn-in and sequences, terminated and truncated.
     """
-    stream = AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
+    stream = short_maze()
     learner = LEARNERS[algorithm](first_state)
     agent, state, rollouts = gathered(learner, stream, name, 4)
 

@@ -33,23 +33,13 @@ from clew.interact.rollout import gather, init_actor
 from clew.memory.laws import runs
 from memory_samples import quick_compilation
 from oracles import sac as oracle
-from replays import gathered
+from replays import SMALL_REPLAY, gathered
 from slow_cases import fast_only
+from streams import short_maze
 
 __all__ = ["quick_compilation"]
 
-CONFIG = SACConfig(
-    num_envs=3,
-    rollout_length=8,
-    sequence_length=8,
-    burn_in=4,
-    period=4,
-    replay_steps=3 * 8 * 6,
-    learning_starts=0,
-    batch_size=5,
-    gradient_steps=2,
-    gamma=0.9,
-)
+CONFIG = SACConfig(**SMALL_REPLAY, gradient_steps=2, gamma=0.9)
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
 TIME, BATCH = 8, 5
 
@@ -266,7 +256,7 @@ def test_the_target_follows_and_the_rest_learns() -> None:
 
 def test_the_critics_memory_is_stored_as_it_was() -> None:
     """Before each block it is what one pass over all that was seen leaves there."""
-    stream = AutoReset(TMaze(corridor_length=2, time_limit=4, on_time_limit="truncate"))
+    stream = short_maze()
     learner = SAC(replace(CONFIG, memory_of_critic="separate", first_state="stored"))
     agent, state, rollouts = gathered(learner, stream, "gru", 3)
     of_agent, of_critic = state.replay.states
@@ -346,26 +336,6 @@ def test_actions_that_it_cannot_take_are_named(space: spaces.Space, message: str
         SAC(CONFIG).make_heads(
             4, make_distribution(space), hidden_size=4, init="orthogonal", key=jax.random.key(0)
         )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"burn_in": 5}, "burn_in must be a multiple of period, got 5 steps and a period of 4"),
-        ({"replay_steps": 40}, "replay_steps must have room for the steps before the first"),
-        ({"memory_of_critic": "own"}, "unknown value of memory_of_critic 'own'"),
-        ({"polyak": 0.0}, "polyak"),
-        ({"polyak": 1.5}, "polyak"),
-        ({"initial_temperature": 0.0}, "initial_temperature"),
-        ({"memory_rate": -1.0}, "memory_rate"),
-        ({"entropy_fraction": 1.5}, "entropy_fraction"),
-        ({"target_entropy": math.nan}, "target_entropy"),
-    ],
-)
-def test_impossible_settings_are_named(changes: dict[str, Any], message: str) -> None:
-    CONFIG.validate()
-    with pytest.raises(UserError, match=message):
-        replace(CONFIG, **changes).validate()
 
 
 def test_an_entropy_that_a_choice_does_not_have_is_named() -> None:

@@ -14,7 +14,7 @@ from clew.errors import UserError
 from clew.lab.costs import multiply_adds, state_size
 from clew.lab.costs.account import CostPlan, accounts, memory_subjects
 from clew.lab.costs.reproject import Reprojecting
-from clew.memory import MEMORIES, AbstractMemory, make_memory, options_of
+from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.names import find
 from cost_formulas import FORMULAS, Formula, formula
 
@@ -47,11 +47,6 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-def given(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that the memory has."""
-    return {k: v for k, v in options.items() if k in options_of(find("memory", name, MEMORIES))}
-
-
 def held(found: Formula) -> tuple[int, ...]:
     kinds = ("products", "elementwise", "shared", "floats", "integers")
     return tuple(found.total(kind) for kind in kinds)
@@ -79,13 +74,13 @@ def test_formulas_are_of_memories_of_the_library() -> None:
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula_is_what_is_counted(name: str) -> None:
     for sizes in SIZES:
-        options = given(name, sizes)
+        options = options_among(find("memory", name, MEMORIES), sizes)
         assert held(formula(name, 5, **options)) == counted(shape_of(name, 5, options)), options
 
 
 @pytest.mark.parametrize(("name", "changed"), OPTIONS)
 def test_options_change_what_they_cost(name: str, changed: dict[str, Any]) -> None:
-    options = given(name, SMALL) | changed
+    options = options_among(find("memory", name, MEMORIES), SMALL) | changed
     assert held(formula(name, 5, **options)) == counted(shape_of(name, 5, options))
 
 

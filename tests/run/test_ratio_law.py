@@ -21,7 +21,7 @@ from clew.agents.learners import LEARNERS, make_learner
 from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import Rollout, reread
 from clew.envs.wrappers import WrapperConfig
-from clew.memory import MEMORIES, options_of
+from clew.memory import MEMORIES, options_among
 from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
 from clew.run.compiled import CompiledProgram, compile_loop
@@ -93,7 +93,7 @@ def run_config(memory: str, learner: str, runner: str, length: int) -> TrainConf
     return TrainConfig(
         **task,
         memory=memory,
-        memory_options={n: v for n, v in options.items() if n in options_of(memory)},
+        memory_options=options_among(memory, options),
         network=NetworkConfig(head_size=4),
         algorithm=learner,
         **{learner: replace(settings, learning_rate=1e-2)},
