@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clew.lab.grid import Cell
-from clew.lab.grid.results import write_study
 from clew.lab.studies.memory_maze import grid as study
+from made_up_rows import row_of_cell, write_whole
 
 Score = Callable[[Cell], float | None]
 STEPS = 400_000
@@ -17,43 +17,34 @@ STEPS = 400_000
 def maze_row(cell: Cell, score: float, steps: int = STEPS) -> dict[str, Any]:
     """A row as the engine writes it, with a curve of four bins."""
     rate = {"gtrxl-256": 100.0, "arelit": 150.0}.get(cell.model, 120.0)
-    return {
-        "format": 1,
-        "model": cell.model,
-        "setting": cell.setting,
-        "seed": cell.seed,
-        "mean": score,
-        "standard_error": None,
-        "episodes": 0,
-        "score": "return",
-        "evaluation": {"greedy": False, "stream": False, "seed": 0, "means": None},
-        "last": {"steps": 40_000, "episodes": 40, "return": score, "length": 1000.0},
-        "further": {},
-        "curve": {
+    return row_of_cell(
+        cell,
+        mean=score,
+        standard_error=None,
+        episodes=0,
+        score="return",
+        evaluation={"greedy": False, "stream": False, "seed": 0, "means": None},
+        last={"steps": 40_000, "episodes": 40, "return": score, "length": 1000.0},
+        further={},
+        curve={
             "steps": [steps * n // 4 for n in (1, 2, 3, 4)],
             "episodes": [0, 100, 100, 100],
             "return": [None, score / 2, score, score],
         },
-        "steps": steps,
-        "parameters": 1000,
-        "seconds": steps / rate,
-        "timed": {"train": steps / rate, "evaluate": 0.0},
-        "rate": rate + cell.seed,
-        "versions": {"clew": "0.1.0"},
-        "git_commit": "abc",
-        "finished": "2026-01-02T03:04:05+00:00",
-    }
+        steps=steps,
+        parameters=1000,
+        seconds=steps / rate,
+        timed={"train": steps / rate, "evaluate": 0.0},
+        rate=rate + cell.seed,
+    )
 
 
 def write_maze(folder: Path, score: Score, **changes: Any) -> Path:
     """A study's folder with a row for every cell that `score` gives a return."""
     whole = replace(study.study(), steps=STEPS, **changes)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_study(folder, whole)
     scores = {cell: score(cell) for cell in whole.cells()}
     rows = [maze_row(cell, value) for cell, value in scores.items() if value is not None]
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_whole(folder, whole, rows)
 
 
 def learner_row(model: str, faster: float, megabytes: int) -> dict[str, Any]:

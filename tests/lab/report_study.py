@@ -1,6 +1,5 @@
 """Studies with made-up rows, for the tests of reports: nothing is trained."""
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import pytest
 
 from clew.lab.grid import Cell, Evaluation, Setting, Study
-from clew.lab.grid.results import write_study
 from clew.lab.studies.makkink import grid as makkink
 from clew.report import files, html
 from clew.run.config import TrainConfig
+from made_up_rows import row_of_cell, write_whole
 
 Score = Callable[[Cell], float | None]
 
@@ -28,31 +27,23 @@ def made_up_row(study: Study, cell: Cell, mean: float | None) -> dict[str, Any]:
     """A row as the engine writes them, with a curve of four points that ends at the score."""
     steps, half = [10, 20, 30, 40], None if mean is None else mean / 2
     curve = {"steps": steps, "episodes": [5, 5, 0, 5], study.score: [0.0, half, None, mean]}
-    return {
-        "format": 1,
-        "model": cell.model,
-        "setting": cell.setting,
-        "seed": cell.seed,
-        "mean": mean,
-        "score": study.score,
-        "curve": curve,
-        "steps": 40,
-        "parameters": 100 + len(cell.model),
-        "seconds": 4.0,
-        "pack": {"compile": 1.0, "train": 2.0, "evaluate": 1.0},
-        "versions": {"clew": "0.1.0"},
-        "git_commit": "abc",
-        "finished": f"2026-01-02T03:0{cell.seed % 10}:00+00:00",
-    }
+    return row_of_cell(
+        cell,
+        mean=mean,
+        score=study.score,
+        curve=curve,
+        steps=40,
+        parameters=100 + len(cell.model),
+        seconds=4.0,
+        pack={"compile": 1.0, "train": 2.0, "evaluate": 1.0},
+        finished=f"2026-01-02T03:0{cell.seed % 10}:00+00:00",
+    )
 
 
 def write_folder(folder: Path, study: Study, score: Score, skip: Iterable[Cell] = ()) -> Path:
     """A study's folder with a row for every cell that is not to be skipped."""
-    folder.mkdir(parents=True)
-    write_study(folder, study)
     rows = [made_up_row(study, cell, score(cell)) for cell in study.cells() if cell not in skip]
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_whole(folder, study, rows)
 
 
 def thesis_study(edition: str, models: list[str], settings: list[str]) -> Study:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
-from clew.lab.grid import Evaluation, LocalWorkers, Setting, Study, run_study
+from clew.lab.grid import (
+    Evaluation,
+    LocalWorkers,
+    QuietStudy,
+    Setting,
+    Study,
+    read_results,
+    run_study,
+)
+from clew.lab.grid.results import cell_of
 from clew.run.config import TrainConfig
 from pretended_work import BEGUN
 
@@ -41,6 +50,22 @@ def small_study(**changes) -> Study:
 MODELS = ("none", "gru", "lstm")
 
 
+class Watch(QuietStudy):
+    """Keeps what it is told, and calls `at(standing)` at every report."""
+
+    def __init__(self, at=lambda standing: None):
+        self.at, self.messages, self.standings = at, [], []
+
+    def message(self, text: str) -> None:
+        """Keeps the text."""
+        self.messages.append(text)
+
+    def report(self, standing) -> None:
+        """Keeps the numbers."""
+        self.standings.append(standing)
+        self.at(standing)
+
+
 class Killed(BaseException):
     """Stands for a kill."""
 
@@ -53,6 +78,14 @@ def stop_at(share: float):
             raise Killed
 
     return progress
+
+
+def assert_whole(result, study=None) -> None:
+    """Every cell has its row once."""
+    cells = (study or small_study()).cells()
+    assert [cell_of(row) for row in result.rows] == cells
+    assert len(read_results(result.path)) == len(cells)
+    assert not result.failures
 
 
 def begun(folder: Path) -> list[tuple[str, str, int]]:

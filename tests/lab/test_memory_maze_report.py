@@ -1,6 +1,5 @@
 """The Memory Maze study's report: claims by rule, figures, searches, and whatever is missing."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +7,7 @@ import pytest
 
 from clew.errors import UserError
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, Judged
-from clew.lab.grid import Cell
-from clew.lab.grid.results import write_study
+from clew.lab.grid import Cell, read_results
 from clew.lab.studies.memory_maze import figures
 from clew.lab.studies.memory_maze import grid as study
 from clew.lab.studies.memory_maze.claims import CLAIMS, scores_of
@@ -17,6 +15,7 @@ from clew.lab.studies.memory_maze.grid import SEARCH
 from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.report.figures import new_figure, styles_of
+from made_up_rows import write_rows, write_whole
 from memory_maze_study import STEPS, maze_row, write_learner, write_maze
 from report_study import undrawn
 from requested import requested
@@ -74,12 +73,12 @@ def test_one_seed_decides_nothing_and_two_say_how_many_would(tmp_path: Path) -> 
 
 def test_slower_is_told_by_the_curves(tmp_path: Path) -> None:
     folder = write_maze(tmp_path, published)
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    rows = read_results(folder)
     for row in rows:
         late = row["model"] == "gtrxl-64"
         early = not late or row["seed"] == 2
         row["curve"]["return"] = [None, 1.0 if late else 15.0, 15.0 if early else 1.0, 15.0]
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder, rows)
     (claim,) = (c for c in judged(folder) if "slowly" in c.text)
     assert claim.verdict == HELD
 
@@ -144,8 +143,7 @@ def test_a_whole_report_has_the_figures_and_says_what_it_leaves_out(tmp_path: Pa
     silent = maze_row(Cell("none", "9x9", 7), 1.0)
     silent["mean"] = silent["last"]["return"] = None
     silent["curve"]["return"] = [None] * 4
-    with open(folder / "results.jsonl", "a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in (more, silent))
+    write_rows(folder, [more, silent], "a")
     report = make_report([folder])
     told = report.markdown.read_text()
     assert "1 row of another budget (800,000 steps)" in told and "In 1 training no episode" in told
@@ -161,16 +159,12 @@ def test_a_whole_report_has_the_figures_and_says_what_it_leaves_out(tmp_path: Pa
 def search(tmp_path: Path) -> Path:
     """A search that one pair of each agent wins."""
     whole = replace(study.sweep(), steps=STEPS).only(["lstm", "arelit"])
-    folder = tmp_path / "search"
-    folder.mkdir()
-    write_study(folder, whole)
     won = {"lstm": "11x11 rate-0.0025 entropy-0.03", "arelit": "11x11 rate-2.5e-05 entropy-0.0003"}
     rows = [maze_row(c, 9.0 if won[c.model] == c.setting else 1.0) for c in whole.cells()]
     rows += [maze_row(Cell("lstm", rows[0]["setting"], 0), 99.0, steps=2 * STEPS)]
     # Few trainings count less, however good.
     rows += [maze_row(Cell("lstm", "11x11 rate-1 entropy-1", 0), 99.0)]
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_whole(tmp_path / "search", whole, rows)
 
 
 @pytest.mark.usefixtures("undrawn")

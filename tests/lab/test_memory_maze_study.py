@@ -4,7 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,7 +13,6 @@ import pytest
 from gymnasium import spaces
 
 from clew.agents.network import make_agent
-from clew.cli import run
 from clew.lab.costs import parameters, state_size
 from clew.lab.studies.memory_maze import grid as study
 from clew.memory import MEMORIES, make_memory, options_of
@@ -187,30 +186,3 @@ def test_options_make_the_study() -> None:
     other = requested(f"pramanik --part memory-maze --env {TASK} --runner sync")
     assert {n: s.env for n, s in other.settings.items()} == {"pixel_maze-PixelMaze": TASK}
     assert other.models["lstm"].runner == "sync"
-
-
-MISTAKES = {
-    "pramanik --part memory-maze --mazes 10": "side 9, 11, 13, 15, got 10",
-    "pramanik --part memory-maze --mazes 9x9": "--mazes must be integers between commas, got '9x9'",
-    "pramanik --part memory-maze --mazes 9 --env a:b": "--mazes and --env exclude each other",
-    "pramanik --part memory-maze --corridors 120": "--corridors is for tmaze, not for memory-maze",
-    "pramanik --part tmaze --rates-from here": "--rates-from is for memory-maze, not for tmaze",
-    "pramanik --part memory-maze --rates-from h --sweep": "exclude each other",
-    "pramanik --part memory-maze --rates-from nowhere": "unknown study's folder 'nowhere'",
-    "pramanik --part memory-maze --runner asinc": "did you mean 'async'",
-    "pramanik --part memory-maze --actors -1": "actors must be an integer of at least 0, got -1",
-    "pramanik --part memory-maze --models lsmt": "did you mean 'lstm'",
-    "pramanik --part memory-maze --episodes 5": "a resumable study needs its budget as steps",
-    "pramanik --part memory-maze --ray auto": "those of memory-maze are resumed from this disk",
-    "pramanik --part memory-maze --env pixel_maze:Maze --models lstm": "PixelMaze",
-    f"pramanik --part memory-maze --env {TASK} --actors 5": "got 5 actors for 64 environments",
-}
-
-
-@pytest.mark.parametrize("args", MISTAKES)
-def test_mistakes_are_one_line(args: str, capsys: Any) -> None:
-    assert run(["study", *args.split(), "--list"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
-    assert line.startswith("error: ") and MISTAKES[args] in line

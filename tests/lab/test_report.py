@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from clew.cli import run
-from clew.lab.grid import Cell, Evaluation, Setting
+from clew.lab.grid import Cell, Evaluation, Setting, read_results
 from clew.lab.studies.makkink import grid as makkink
 from clew.lab.studies.report import charts
 from clew.lab.studies.report.data import read_study
@@ -22,6 +22,7 @@ from clew.report.figures import new_figure, styles_of
 from clew.report.files import Report
 from clew.run.config import TrainConfig
 from clew.stats import Spread, holm, welch_from_spreads
+from made_up_rows import write_rows
 from report_study import made_up_row, own_study, thesis_study, undrawn, write_folder
 from requested import requested
 
@@ -230,13 +231,13 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path, monkeypatch) -> None:
     assert "0.625 ± 0.177" in report.html.read_text(encoding="utf-8")
     ends = [(r["mean_low"], r["mean_high"]) for r in table_of(report, "own--study-all")]
     assert ends == [("0.5", "0.75"), ("", "")] * 2
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    rows = read_results(folder)
     rows[0]["mean"] = None
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder, rows)
     assert read_study(folder).values(rows[0]["model"], rows[0]["setting"]).tolist() == [0.75]
     again = make_report([folder], tmp_path / "again")
     assert "0.625 ± 0.177" in again.html.read_text(encoding="utf-8")  # of the other setting
-    (folder / "results.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    write_rows(folder, rows[:1])
     make_report([folder], tmp_path / "nothing")  # no row has a score yet
 
 
@@ -365,8 +366,7 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path) -> Non
         for cell in study.cells()
         if cell.model == "a|b"
     ]
-    with open(folder / "results.jsonl", "a") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in longer))
+    write_rows(folder, longer, "a")
     text = make_report([folder], tmp_path / "report").html.read_text(encoding="utf-8")
     assert "2 rows of another budget (40 steps) are not shown." in text
     assert "Models were trained for different numbers of steps in corridor: 40 to 80." in text
@@ -422,10 +422,10 @@ def test_floors_and_early_scores_below_all_others_are_within_the_axes(tmp_path: 
     scores = {name: {"a": [n / 20 for n in range(10)]} for name in ("gru", "lstm")}
     changes = {"settings": settings, "seeds": tuple(range(10)), "score": "return"}
     folder = fabricated(tmp_path / "x", scores, **changes)
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    rows = read_results(folder)
     for row in rows:
         row["curve"]["return"] = [-9.0, -8.0, None, row["mean"]]
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder, rows)
     data = read_study(folder)
     styles = styles_of(data.models)
     early = charts.ranks(data, ["a"], styles)
@@ -450,11 +450,11 @@ def test_seconds_of_runs_are_those_of_the_whole_machine_and_speed_is_trainings(
     whole = {"resumable": True, "whole_machine": True, "evaluation": Evaluation(episodes=0)}
     study = own_study(seeds=(0, 1), **whole)
     folder = write_folder(tmp_path / "one", study, lambda cell: 0.5)
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    rows = read_results(folder)
     for row in rows:
         del row["pack"]
         row |= {"timed": {"train": 1.0, "evaluate": 3.0}, "episodes": 0, "last": {"steps": 20}}
-    (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder, rows)
     report = make_report([folder])
     costs = table_of(report, "own--study-cost")
     assert {row["steps_per_second"] for row in costs} == {"40"}

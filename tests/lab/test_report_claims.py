@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, overall
+from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED
 from clew.lab.grid import Cell
 from clew.lab.studies.makkink.claims import CLAIMS, verdict
 from clew.lab.studies.report.charts import ranks
@@ -84,10 +84,6 @@ def test_the_rule_of_a_verdict() -> None:
     assert judged(0.0, 0.02, 1.0) == NOT_HELD  # a difference worth the name is ruled out
     alike = welch_from_spreads(Spread(1.0, 0.0, 30), Spread(1.0, 0.0, 30))
     assert verdict(alike, 1.0, alike.high) == NOT_HELD
-    assert overall([HELD, HELD]) == HELD
-    assert overall([HELD, NOT_RUN]) == UNDECIDED  # one is missing
-    assert overall([HELD, UNDECIDED, NOT_HELD]) == NOT_HELD
-    assert overall([]) == UNDECIDED and overall([NOT_RUN, NOT_RUN]) == NOT_RUN
 
 
 def test_pairs_are_all_there(data: StudyData) -> None:

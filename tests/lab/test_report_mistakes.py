@@ -8,9 +8,11 @@ import pytest
 
 from clew.cli import run
 from clew.errors import UserError
+from clew.lab.grid import read_results
 from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.run.json_lines import DamagedRowWarning
+from made_up_rows import write_rows
 from report_study import own_study, undrawn, write_folder
 
 __all__ = ["undrawn"]
@@ -50,15 +52,14 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys, change, message: str) -> 
 )
 def test_rows_edited_by_hand_are_named_by_line(tmp_path: Path, change, message: str) -> None:
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
-    path = folder / "results.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = read_results(folder)
     rows[1] |= change
     if "score" in change:
         rows[1]["curve"]["length"] = rows[1]["curve"]["success"]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder, rows)
     with pytest.raises(UserError, match=re.escape(message)) as error:
         read_study(folder)
-    assert str(path) in str(error.value)
+    assert str(folder / "results.jsonl") in str(error.value)
 
 
 def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
@@ -76,12 +77,10 @@ def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
 
 def test_joined_rows_count_once_and_must_be_of_the_same_settings(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
-    path = folder / "results.jsonl"
-    lines = path.read_text().splitlines()
-    row = {k: v for k, v in json.loads(lines[0]).items() if k != "crc32"}
-    path.write_text("\n".join([*lines, json.dumps(row | {"mean": 0.9})]) + "\n")
+    rows = read_results(folder)
+    write_rows(folder, [*rows, rows[0] | {"mean": 0.9}])
     assert {found["mean"] for found in read_study(folder).rows} == {0.5}
-    path.write_text("\n".join([*lines, json.dumps(row | {"seed": 77, "digest": "other"})]) + "\n")
+    write_rows(folder, [*rows, rows[0] | {"seed": 77, "digest": "other"}])
     with pytest.raises(UserError, match=r"was trained with other settings \(other\) than in a row"):
         read_study(folder)
 
@@ -90,13 +89,11 @@ def test_joined_rows_count_once_and_must_be_of_the_same_settings(tmp_path: Path)
 def test_what_failed_is_named(tmp_path: Path) -> None:
     """Unless it was trained since; and cells say of how many settings they are."""
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
-    path = folder / "results.jsonl"
-    lines = path.read_text().splitlines()
-    gone, there = (json.loads(line) for line in (lines[0], lines[-1]))
-    path.write_text("\n".join(lines[1:]) + "\n")
+    gone, *left = read_results(folder)
+    write_rows(folder, left)
     rows = [
         {"model": row["model"], "settings": [row["setting"]], "seeds": [row["seed"]]}
-        for row in (gone, there)
+        for row in (gone, left[-1])
     ]
     (folder / "failures.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (cell,) = read_study(folder).failed

@@ -16,6 +16,7 @@ from clew.lab.grid import Pack, Standing, StudyResult, read_results
 from clew.lab.grid.progress import format_standing
 from clew.lab.grid.runner import Failure
 from clew.lab.studies.published import first_seeds
+from pixel_maze import TASK
 from requested import requested
 
 TINY = "makkink --part length --settings length-1 --seeds 1 --episodes 8 --evaluation-episodes 4"
@@ -82,6 +83,7 @@ MISTAKES = {
     "makkink --models gtrlx,lstm": "unknown model of makkink/published 'gtrlx'; did you mean",
     "makkink --settings length-11": "unknown setting of makkink/published 'length-11'",
     "makkink --seeds -1": "seeds must be an integer of at least 0, got -1",
+    "makkink --workers -1": "workers must be an integer of at least 0",
     "makkink --workers x": "--workers must be an integer, got 'x'",
     "makkink --trust": "--trust is for the runs that models start from, and none does",
     "makkink --worker 1": "unknown option '--worker'; did you mean --workers",
@@ -95,6 +97,29 @@ MISTAKES = {
     "makkink --add-memory mine:Mine width=3 width=4": "add-memory mine:Mine: width is given twice",
     "makkink --add-memory width=3": "expected package.module:name, got '3'",
     "makkink --add-memory mine:NoMemory": "nomemory on length-1: skip needs a memory",
+    "makkink --corridors 120": "--corridors is for tmaze, not for makkink",
+    "makkink --sweep": "--sweep is for tmaze, memory-maze, not for makkink",
+    "makkink --steps 5 --episodes 5": "--steps and --episodes exclude each other",
+    "pramanik --part tmaz": "did you mean 'tmaze'?",
+    "pramanik --part tmaze --corridors 120,x": "integers between commas, got '120,x'",
+    "pramanik --part tmaze --corridors 1": "corridor must be an integer of at least 2, got 1",
+    "pramanik --part tmaze --edition publishd": "did you mean 'published'?",
+    "pramanik --part tmaze --ray auto": "--ray is for short trainings",
+    "pramanik --part tmaze --episodes 10": "a resumable study needs its budget as steps",
+    "pramanik --part memory-maze --mazes 10": "side 9, 11, 13, 15, got 10",
+    "pramanik --part memory-maze --mazes 9x9": "--mazes must be integers between commas, got '9x9'",
+    "pramanik --part memory-maze --mazes 9 --env a:b": "--mazes and --env exclude each other",
+    "pramanik --part memory-maze --corridors 120": "--corridors is for tmaze, not for memory-maze",
+    "pramanik --part tmaze --rates-from here": "--rates-from is for memory-maze, not for tmaze",
+    "pramanik --part memory-maze --rates-from h --sweep": "exclude each other",
+    "pramanik --part memory-maze --rates-from nowhere": "unknown study's folder 'nowhere'",
+    "pramanik --part memory-maze --runner asinc": "did you mean 'async'",
+    "pramanik --part memory-maze --actors -1": "actors must be an integer of at least 0, got -1",
+    "pramanik --part memory-maze --models lsmt": "did you mean 'lstm'",
+    "pramanik --part memory-maze --episodes 5": "a resumable study needs its budget as steps",
+    "pramanik --part memory-maze --ray auto": "those of memory-maze are resumed from this disk",
+    "pramanik --part memory-maze --env pixel_maze:Maze --models lstm": "PixelMaze",
+    f"pramanik --part memory-maze --env {TASK} --actors 5": "got 5 actors for 64 environments",
 }
 
 

@@ -19,30 +19,13 @@ from clew.lab.grid import (
     read_results,
     run_study,
 )
-from clew.lab.grid.results import cell_of
 from clew.lab.sweep.sweep import run_sweep
 from ray_nodes import NODE, needs_ray, two_nodes
-from small_study import begun, small_study
+from small_study import Watch, assert_whole, begun, small_study
 from test_sweep import small_sweep
 
 CELLS = small_study().cells()
 TIMES = ("seconds", "pack", "finished")
-
-
-class Watch(QuietStudy):
-    """Keeps messages, and calls `at(standing)` at every report."""
-
-    def __init__(self, at=lambda standing: None):
-        self.at, self.messages, self.shares = at, [], []
-
-    def message(self, text: str) -> None:
-        """Keeps the text."""
-        self.messages.append(text)
-
-    def report(self, standing) -> None:
-        """Keeps the shares of what is in progress."""
-        self.shares += standing.working.values()
-        self.at(standing)
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +59,6 @@ def run_pretended(folder: Path, progress=None, study=None):
     """Runs the small study with pretended work on the cluster that this process is connected to."""
     pool = RayWorkers(work="pretended_work:pretend")
     return run_study(study or small_study(), folder, workers=pool, progress=progress or Watch())
-
-
-def assert_whole(result, study=None) -> None:
-    """Every cell has its row once."""
-    cells = (study or small_study()).cells()
-    assert [cell_of(row) for row in result.rows] == cells
-    assert len(read_results(result.path)) == len(cells)
-    assert not result.failures
 
 
 class TestCluster:

@@ -1,7 +1,6 @@
 """A study that is killed, in whatever way and at whatever moment, loses and repeats nothing."""
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -19,7 +18,6 @@ from clew.lab.grid import (
     QuietStudy,
     StudyInterrupted,
     StudyLines,
-    StudyResult,
     read_results,
     run_study,
 )
@@ -27,25 +25,10 @@ from clew.lab.grid.results import cell_of, failed_cells
 from clew.lab.grid.worker import ACTIVE
 from clew.run.folder import locked
 from clew.run.json_lines import DamagedRowWarning
-from small_study import begun, run_pretended, small_study
+from small_study import Watch, assert_whole, begun, run_pretended, small_study
+from worker_processes import with_paths
 
 CELLS = small_study().cells()
-
-
-class Watch(QuietStudy):
-    """Keeps what it is told, and calls `at(standing)` at every report."""
-
-    def __init__(self, at=lambda standing: None):
-        self.at, self.messages, self.standings = at, [], []
-
-    def message(self, text: str) -> None:
-        """Keeps the text."""
-        self.messages.append(text)
-
-    def report(self, standing) -> None:
-        """Keeps the numbers."""
-        self.standings.append(standing)
-        self.at(standing)
 
 
 @pytest.fixture
@@ -58,13 +41,6 @@ def faults(monkeypatch, tmp_path):
     monkeypatch.setenv("PRETEND_FOLDER", str(tmp_path))
     monkeypatch.delenv("PRETEND_FAULTS", raising=False)
     return set_faults
-
-
-def assert_whole(result: StudyResult) -> None:
-    """Every cell has its row once."""
-    assert [cell_of(row) for row in result.rows] == CELLS
-    assert len(read_results(result.path)) == len(CELLS)
-    assert not result.failures
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +82,7 @@ def test_kill_twice_and_go_on(tmp_path, faults) -> None:
     seed = random.randrange(10**6)
     print(f"moments of seed {seed}")
     moments = random.Random(seed)
-    environment = os.environ | {"PRETEND_SECONDS": "0.15", "PYTHONPATH": _pythonpath()}
+    environment = with_paths(PRETEND_SECONDS="0.15")
     script = str(Path(__file__).parent / "small_study.py")
     for _ in range(2):
         before = set(map(cell_of, read_results(tmp_path)))
@@ -143,10 +119,6 @@ def test_the_code_of_runs_to_start_from_needs_consent(tmp_path, monkeypatch, tru
     with pytest.raises(UserError, match="^read$"):
         run_study(small_study(models=models), tmp_path, progress=Watch(), trust=trust)
     assert sorted(asked) == sorted((name, trust) for name in models)
-
-
-def _pythonpath() -> str:
-    return os.pathsep.join(path for path in sys.path if path)
 
 
 @pytest.mark.slow

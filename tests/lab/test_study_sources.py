@@ -1,6 +1,5 @@
 """Code of one's own has no setting: rows say what was in its files, and a change is noticed."""
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from clew.cli.study_output import show
-from clew.lab.grid import QuietStudy, Study, run_study
+from clew.lab.grid import Study, run_study
 from clew.lab.grid.jobs import make_job, run_job
 from clew.lab.grid.packs import Pack
 from clew.lab.grid.sources import changed_code, hash_of, own_files
-from small_study import small_study
+from made_up_rows import write_rows
+from small_study import Watch, small_study
 
 MINE = """
 import functools
 from clew.memory.gru import GRU as Library
+from made_up_rows import write_rows
 
 def build(input_size, *, key):
     return Library(input_size, key=key, hidden_size=5)
@@ -94,21 +95,13 @@ def test_rows_say_what_their_code_was(file: Path) -> None:
 def test_rows_of_other_code_are_counted_in_one_line(file: Path, tmp_path: Path, capsys) -> None:
     study, name = study_of("coded_mine:build"), "coded_mine:build"
     rows = [row_of(study, 0, sources={name: hash_of(file)}), row_of(study, 1)]
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told: list[str] = []
-
-    class Watch(QuietStudy):
-        """Keeps what it is told."""
-
-        def message(self, text: str) -> None:
-            """Keeps the text."""
-            told.append(text)
-
-    run_study(study, tmp_path, progress=Watch())
-    assert not told
+    write_rows(tmp_path, rows)
+    watch = Watch()
+    run_study(study, tmp_path, progress=watch)
+    assert not watch.messages
     file.write_text(MINE + "\n")
-    run_study(study, tmp_path, progress=Watch())
-    (line,) = told
+    run_study(study, tmp_path, progress=watch)
+    (line,) = watch.messages
     assert line.startswith(
         f"{tmp_path / 'results.jsonl'} has 1 row of other code, as {file} changed"
     )

@@ -1,15 +1,13 @@
-"""The T-Maze study: its grid, what its command refuses, its claims and its report."""
+"""The T-Maze study: its grid, its claims and its report."""
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clew.cli import run
 from clew.lab.claims import HELD, NOT_HELD, NOT_RUN, UNDECIDED, within
-from clew.lab.grid import Cell, check_study, make_packs
+from clew.lab.grid import Cell, check_study, make_packs, read_results
 from clew.lab.studies.report.data import read_study
 from clew.lab.studies.report.make import make_report
 from clew.lab.studies.tmaze import grid as tmaze
@@ -25,6 +23,7 @@ from clew.lab.studies.tmaze.grid import SEARCH, last_success
 from clew.lab.studies.tmaze.page import windows_table
 from clew.report.figures import styles_of
 from clew.stats import Interval
+from made_up_rows import write_rows, write_whole
 from report_study import undrawn
 from requested import requested
 from tmaze_study import STEPS, tmaze_row, write_tmaze
@@ -97,28 +96,6 @@ def test_options_make_the_study() -> None:
     assert sweep.steps == 5_000_000 and len(sweep.cells()) == 6 * 2 * 25 * 5
     packs = make_packs(sweep)
     assert len(packs) == 6 * 2 * 5 and all(len(pack.settings) == 25 for pack in packs)
-
-
-MISTAKES = {
-    "makkink --corridors 120": "--corridors is for tmaze, not for makkink",
-    "makkink --sweep": "--sweep is for tmaze, memory-maze, not for makkink",
-    "makkink --steps 5 --episodes 5": "--steps and --episodes exclude each other",
-    "pramanik": "which part of pramanik? --part PART; known: tmaze, memory-maze",
-    "pramanik --part tmaz": "did you mean 'tmaze'?",
-    "pramanik --part tmaze --corridors 120,x": "integers between commas, got '120,x'",
-    "pramanik --part tmaze --corridors 1": "corridor must be an integer of at least 2, got 1",
-    "pramanik --part tmaze --edition publishd": "did you mean 'published'?",
-    "pramanik --part tmaze --ray auto": "--ray is for short trainings",
-    "pramanik --part tmaze --episodes 10": "a resumable study needs its budget as steps",
-}
-
-
-@pytest.mark.parametrize("args", MISTAKES)
-def test_mistakes_are_one_line(args: str, capsys) -> None:
-    assert run(["study", *args.split(), "--list"]) == 2
-    told = capsys.readouterr()
-    (line,) = told.err.splitlines()
-    assert line.startswith("error: ") and MISTAKES[args] in line
 
 
 def test_an_interval_knows_that_few_equal_seeds_say_little() -> None:
@@ -209,9 +186,8 @@ def test_a_report_of_a_grid_that_is_partly_there(tmp_path: Path) -> None:
     folder = write_tmaze(
         tmp_path / "study", lambda cell: score(cell) if cell.model in SHOWN else None
     )
-    other = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
-    with open(folder / "results.jsonl", "a") as file:
-        file.write(json.dumps(other | {"steps": 2048}) + "\n")
+    other = read_results(folder)[0]
+    write_rows(folder, [other | {"steps": 2048}], "a")
     report = make_report([folder])
     text = report.markdown.read_text()
     assert "3M steps, 2 seeds" in text and "1 row of another budget (2,048 steps)" in text
@@ -238,17 +214,10 @@ def test_a_sweep_is_chosen_from_as_the_thesis_does(tmp_path: Path) -> None:
     assert best.mean == pytest.approx(0.9) and second.mean == pytest.approx(0.5)
     none = {"steps": [10], "episodes": [0], "success": [None]}
     assert last_success({"curve": none}) == 0.0
-    from clew.lab.grid.results import write_study
-
-    write_study(tmp_path, study)
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "results.jsonl").write_text(text)
-    told = make_report([tmp_path]).markdown.read_text()
+    told = make_report([write_whole(tmp_path, study, rows)]).markdown.read_text()
     assert "0.0005, 0.01" in told and "--sweep" in told
-    write_study(tmp_path, study.add_memory("mine", "own_lru:LRU"))
-    mine = [row | {"model": "mine"} for row in rows]
-    text += "".join(json.dumps(row) + "\n" for row in mine)
-    (tmp_path / "results.jsonl").write_text(text)
+    rows += [row | {"model": "mine"} for row in rows]
+    write_whole(tmp_path, study.add_memory("mine", "own_lru:LRU"), rows)
     assert "| mine | 0.0005, 0.01 | 0.900<br>2 trainings | – | – |" in (
         make_report([tmp_path]).markdown.read_text()
     )

@@ -1,7 +1,13 @@
 """The worker processes of a study, found by what they run."""
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from clew.lab.grid import Standing
+from small_study import Watch
 
 
 def workers_of(parent: int) -> list[int]:
@@ -11,6 +17,31 @@ def workers_of(parent: int) -> list[int]:
         if above == parent and "clew.lab.grid.worker" in command:
             found.append(process)
     return found
+
+
+class KillWorkers(Watch):
+    """Kills whoever works, once, when nearly half of a training is behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.killed: list[int] = []
+        self.after: list[float] = []
+        """How far trainings are from then on."""
+
+    def report(self, standing: Standing) -> None:
+        """Kills."""
+        shares = list(standing.working.values())
+        if self.killed:
+            self.after += shares
+        elif shares and max(shares) > 0.4:
+            self.killed += workers_of(os.getpid())
+            for process in self.killed:
+                os.kill(process, signal.SIGKILL)
+
+
+def with_paths(**more: str) -> dict[str, str]:
+    """The environment of a script that imports what this process can."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | more
 
 
 def processes() -> Iterator[tuple[int, int, str]]:
