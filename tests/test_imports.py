@@ -15,6 +15,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 
+# The other rooms that a room may import, where it may not import all but laboratory and commands.
+MAY_IMPORT = {
+    "memory": {"errors"},
+    "envs": {"errors", "names"},
+    "report": {"stats", "errors", "files", "output"},
+}
+MAY_NOT_IMPORT = {"interact": {"run", "inspect", "watch"}}
 # Modules that Gymnasium's worker processes load.
 WORKER_MODULES = ("clew.bridges.gymnasium.group",)
 # The kinds of tasks, and what asks for them.
@@ -115,40 +122,19 @@ def room_of(name: str) -> str:
     return (name.split(".") + [""])[1]
 
 
-def memory_stands_alone() -> Iterator[str]:
-    """`clew.memory` imports `clew.errors` and nothing else of the library."""
+def rooms_import_what_they_may() -> Iterator[str]:
+    """Memories and tasks stand alone, and the laboratory and the commands beside the library.
+
+    Acting is given what it needs of a run's settings, and a document its numbers.
+    """
     for module in library().values():
-        if module.room == "memory":
-            for found in own_imports(module):
-                if room_of(found.module) not in ("memory", "errors"):
-                    yield module.breach(found.line, f"memory imports {found.module}")
-
-
-def tasks_know_no_agents() -> Iterator[str]:
-    """`clew.envs` imports names, errors and itself."""
-    for module in library().values():
-        if module.room == "envs":
-            for found in own_imports(module):
-                if room_of(found.module) not in ("envs", "errors", "names"):
-                    yield module.breach(found.line, f"envs imports {found.module}")
-
-
-def interact_imports_no_run() -> Iterator[str]:
-    """Acting is given what it needs of a run's settings."""
-    for module in library().values():
-        if module.room == "interact":
-            for found in own_imports(module):
-                if room_of(found.module) in ("run", "inspect", "watch"):
-                    yield module.breach(found.line, f"interact imports {found.module}")
-
-
-def reports_know_no_runs() -> Iterator[str]:
-    """A document is given its numbers; runs draw their curves with `clew.report`."""
-    for module in library().values():
-        if module.room == "report":
-            for found in own_imports(module):
-                if room_of(found.module) not in ("report", "stats", "errors", "files", "output"):
-                    yield module.breach(found.line, f"report imports {found.module}")
+        room = module.room
+        for found in own_imports(module):
+            to = room_of(found.module)
+            alone = to not in MAY_IMPORT.get(room, {to}) | {room}
+            upwards = to in ("lab", "cli") and room not in ("lab", "cli", "__main__")
+            if alone or upwards or to in MAY_NOT_IMPORT.get(room, ()):
+                yield module.breach(found.line, f"{room} imports {found.module}")
 
 
 def workers_import_no_jax() -> Iterator[str]:
@@ -168,15 +154,6 @@ def workers_import_no_jax() -> Iterator[str]:
                 reached.add(found.module)
         waiting += reached - seen
         seen |= reached
-
-
-def only_lab_and_cli_import_lab() -> Iterator[str]:
-    """The laboratory stands beside the library."""
-    for module in library().values():
-        if module.room not in ("lab", "cli", "__main__"):
-            for found in own_imports(module):
-                if room_of(found.module) in ("lab", "cli"):
-                    yield module.breach(found.line, f"{module.room} imports {found.module}")
 
 
 def only_interact_knows_two_worlds() -> Iterator[str]:
@@ -351,12 +328,8 @@ def classes_are_abstract_or_final() -> Iterator[str]:
 
 
 RULES: tuple[Callable[[], Iterator[str]], ...] = (
-    memory_stands_alone,
-    tasks_know_no_agents,
-    interact_imports_no_run,
-    reports_know_no_runs,
+    rooms_import_what_they_may,
     workers_import_no_jax,
-    only_lab_and_cli_import_lab,
     only_interact_knows_two_worlds,
     protocols_and_no_guesses,
     only_memory_and_lab_name_memories,
