@@ -14,29 +14,36 @@ from clew.envs import (
     ENVS,
     AutoReset,
     DarkRoom,
+    DistributedMemory,
     Environment,
     MemoryChain,
     Permutation,
     TMaze,
     Transition,
 )
-from clew.envs.tmaze import RIGHT
 from clew.envs.trials import Trials
 from clew.errors import UserError
 from clew.lab.studies.makkink.mixed_recall import MixedRecall
 from streams import BATCH, roll
 
 
-def test_types_and_shapes_never_change():
-    stream = AutoReset(TMaze(4, on_time_limit="truncate"))
-    key = jax.random.key(0)
+@pytest.mark.parametrize(
+    "env",
+    [
+        TMaze(4, on_time_limit="truncate"),
+        *(MemoryChain(stream_seed=seed) for seed in (None, 0)),
+        *(DistributedMemory(stream_seed=seed) for seed in (None, 0)),
+    ],
+    ids=lambda env: type(env).__name__,
+)
+def test_types_and_shapes_never_change(env: Environment):
+    stream, key = AutoReset(env), jax.random.key(0)
     state, first = stream.reset(key)
-    after = stream.step(state, jnp.int32(RIGHT), key)
+    after = stream.step(state, jnp.int32(1), key)
     described = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), (state, first))
     assert described == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after)
     assert first.observation.dtype == first.reward.dtype == jnp.float32
     assert set(first.metrics) == set(stream.metric_names)
-    assert (stream.observation_size, stream.env.num_actions) == (16, 4)
 
 
 @pytest.mark.parametrize(

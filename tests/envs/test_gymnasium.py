@@ -36,7 +36,6 @@ def test_registered_once_and_by_the_one_line_form():
     env = gymnasium.make(f"clew.envs.gymnasium_api:{ENV_ID}", corridor_length=300)
     assert isinstance(env.unwrapped, JaxTaskEnv) and isinstance(env.unwrapped.task, TMaze)
     assert env.observation_space.shape == (17,)
-    assert env.spec is not None and env.spec.max_episode_steps is None
 
 
 @pytest.mark.parametrize("rule", ["terminate", "truncate"])
@@ -128,6 +127,7 @@ def test_a_process_forked_from_one_that_stepped_is_refused():
 @pytest.mark.parametrize("name", fast_only(task_ids(), *(set(task_ids()) - COMPILE_LONG)))
 def test_every_task_has_a_gymnasium_form(name):
     env = gymnasium.make(name)
+    assert env.spec is not None and env.spec.max_episode_steps is None
     check_env(env.unwrapped)
     assert env.unwrapped.task == ENVS[task_ids()[name]]()  # type: ignore[attr-defined]
 
@@ -143,18 +143,17 @@ def test_it_draws_a_line_of_text():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("task", "options", "message"),
     [
-        ({"corridor_length": 1}, "corridor_length must be an integer of at least 2, got 1"),
-        ({"time_limit": 0}, "time_limit must be an integer of at least 1, got 0"),
-        ({"on_time_limit": "stop"}, "on_time_limit 'stop'"),
-        ({"render_mode": "human"}, "unknown render_mode 'human'"),
-        ({"corridor": 3}, "unknown option of tmaze 'corridor'; did you mean 'corridor_length'"),
+        ("tmase", {}, "unknown task 'tmase'; did you mean 'tmaze'"),
+        ("tmaze", {"corridor_length": 1}, "corridor_length must be an integer of at least 2"),
+        ("tmaze", {"corridor": 3}, "option of tmaze 'corridor'; did you mean 'corridor_length'"),
+        ("tmaze", {"render_mode": "human"}, "unknown render_mode 'human'"),
     ],
 )
-def test_impossible_settings_are_refused(options, message):
+def test_impossible_settings_are_refused(task, options, message):
     with pytest.raises(UserError, match=message):
-        JaxTaskEnv("tmaze", **options)
+        JaxTaskEnv(task, **options)
 
 
 @pytest.mark.parametrize("cue", [2, -1, "up", 0.5, True])

@@ -1,12 +1,10 @@
 """The Gymnasium forms of memory chain and distributed memory: the checker, and the same rules."""
 
-import functools
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from clew.envs import DistributedMemory, MemoryChain
@@ -29,10 +27,6 @@ SETTINGS = [
 ]
 
 
-chain = functools.partial(JaxTaskEnv, "memory_chain")
-distributed = functools.partial(JaxTaskEnv, "distributed_memory")
-
-
 def make(name: str, **options: Any) -> gymnasium.Env:
     """The registered environment, by the one-line form that registers it."""
     return gymnasium.make(f"clew.envs.gymnasium_api:{name}", **options)
@@ -50,16 +44,6 @@ def oracle_of(env: gymnasium.Env, info: dict[str, Any]) -> Any:
 def test_gymnasium_finds_nothing_to_complain_about(name, options):
     # Warnings are errors here, so a warning of the checker fails too.
     check_env(make(name, **options).unwrapped)
-
-
-@pytest.mark.parametrize(("name", "kind"), [(CHAIN, MemoryChain), (DISTRIBUTED, DistributedMemory)])
-def test_registered_without_a_limit_and_with_the_defaults_of_the_jax_form(name, kind):
-    env = make(name)
-    assert type(env.get_wrapper_attr("task")) is kind
-    assert env.spec is not None and env.spec.max_episode_steps is None
-    jax_form = MemoryChain() if name == CHAIN else DistributedMemory()
-    assert env.observation_space.shape == (jax_form.observation_size,)
-    assert env.get_wrapper_attr("task").memory_length == jax_form.memory_length
 
 
 @pytest.mark.parametrize(("name", "options"), SETTINGS)
@@ -157,18 +141,6 @@ def test_seeds_keep_their_episodes():
     assert [info["times"].tolist() for info in drawn] == [[0, 1, 4], [2, 3, 5], [0, 3, 5]]
 
 
-def test_vector_environments_open_the_next_episode():
-    for name, decisions in ((CHAIN, 3), (DISTRIBUTED, 3)):
-        options = {"memory_length": 2 if name == CHAIN else 3, "num_bits": 3}
-        envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode="sync", **options)
-        first, _ = envs.reset(seed=0)
-        terminated = [envs.step(np.zeros(2, int))[2].all() for _ in range(decisions)]
-        assert terminated == [False] * (decisions - 1) + [True]
-        observation, *_ = envs.step(np.zeros(2, int))
-        assert (observation[:, 0] == first[:, 0]).all()
-        envs.close()
-
-
 def test_it_draws_a_line_of_text():
     env = make(CHAIN, memory_length=2, num_bits=3, render_mode="ansi")
     env.reset(options={"context": [1, 0, 1], "query": 2})
@@ -177,36 +149,6 @@ def test_it_draws_a_line_of_text():
     env.step(0)
     assert env.render() == "|...| query 2, time 1 of 2\n"
     assert JaxTaskEnv("memory_chain").render() is None
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: JaxTaskEnv("memory_chian"), "unknown task 'memory_chian'; did you mean"),
-        (
-            lambda: JaxTaskEnv("memory_chain", memory_length=0),
-            "memory_length must be an integer of at least 1, got 0",
-        ),
-        (
-            lambda: JaxTaskEnv("memory_chain", num_bits=2.5),
-            "num_bits must be an integer of at least 1, got 2.5",
-        ),
-        (lambda: chain(stream_seed=True), "stream_seed .* got True"),
-        (lambda: chain(render_mode="human"), "unknown render_mode 'human'"),
-        (
-            lambda: JaxTaskEnv("distributed_memory", memory_length=5, num_bits=4),
-            "num_bits must be odd",
-        ),
-        (
-            lambda: JaxTaskEnv("distributed_memory", memory_length=3, num_bits=5),
-            "num_bits must be at most memory_length 3",
-        ),
-        (lambda: distributed(schedule="fresch"), "did you mean 'fresh'"),
-    ],
-)
-def test_impossible_settings_are_refused(call, message):
-    with pytest.raises(UserError, match=message):
-        call()
 
 
 @pytest.mark.parametrize(
@@ -239,17 +181,3 @@ def test_impossible_times_are_refused(times):
     env = make(DISTRIBUTED, memory_length=5, num_bits=3, schedule="fresh")
     with pytest.raises(UserError, match="3 different integers from 0 to 4, in order, got"):
         env.reset(options={"times": times})
-
-
-def test_impossible_steps_are_refused():
-    env = JaxTaskEnv("memory_chain", memory_length=1)
-    with pytest.raises(ResetNeeded, match="call reset"):
-        env.step(0)
-    env.reset()
-    for action in (2, -1, 0.5, "up", None):
-        with pytest.raises(UserError, match="action must be an integer from 0 to 1 .* got"):
-            env.step(action)  # type: ignore[arg-type]
-    env.step(0)
-    env.step(0)
-    with pytest.raises(ResetNeeded, match="call reset"):
-        env.step(0)
