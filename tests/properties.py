@@ -1,5 +1,6 @@
 """How Hypothesis is used here: a few examples, drawn in the same way every time; JSON values."""
 
+import json
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,11 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=6,
 )
 """Any value that JSON can say, often one that is easily mistaken."""
+
+
+def text_of(value: Any) -> str:
+    """As a text, in which True is not 1."""
+    return json.dumps(value, sort_keys=True)
 
 
 def replaced(draw: st.DrawFn, holder: Any, values: st.SearchStrategy[Any] = JSON) -> list[Any]:

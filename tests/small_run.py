@@ -3,6 +3,8 @@
 All its tests share one compiled program: what they change is no part of it.
 """
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,17 @@ import numpy as np
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.network import NetworkConfig
+from clew.cli import run
 from clew.run import checkpoint
 from clew.run.config import TrainConfig
 from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Quiet, Report
+
+_BRIEFLY = "--a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
+_MAZE = "--env-options corridor_length=3"
+TINY = f"--memory none --memory-options hidden_size=4 num_layers=1 {_MAZE} {_BRIEFLY}"
+TINY_GRU = f"--memory gru --memory-options hidden_size=4 {_MAZE} time_limit=7 {_BRIEFLY}"
+"""Words of `clew train` for ten updates."""
 
 STEPS_PER_UPDATE = 8 * 16
 UPDATES = 320
@@ -52,6 +61,12 @@ def replaying_config(folder: Path, name: str = "run", **changes: Any) -> TrainCo
     return replace(config, algorithm="r2d2", a2c=A2CConfig(), r2d2=learning)
 
 
+def train_tiny(folder: Path, words: str = TINY, name: str = "tiny") -> Path:
+    """The folder of a run by the command, which has hardly learned anything."""
+    assert run(["train", *words.split(), "--name", name, "--run-dir", str(folder)]) == 0
+    return folder / name
+
+
 class Watch(Quiet):
     """Keeps what it is told, and calls `at(report)` at every report."""
 
@@ -76,9 +91,19 @@ class Watch(Quiet):
         self.at(report)
 
 
+def full_disk(*args: Any, **named: Any) -> Any:
+    """In place of a function that writes, where nothing more fits."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def newest(path: Path) -> Path:
+    """The file of a run's newest checkpoint."""
+    return checkpoint.list_checkpoints(path / "checkpoints")[-1]
+
+
 def last_state(path: Path) -> dict[str, np.ndarray]:
     """Every array of a run's newest checkpoint."""
-    return checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).leaves
+    return checkpoint.read(newest(path)).leaves
 
 
 def best_agents(path: Path) -> dict[str, np.ndarray]:

@@ -1,13 +1,11 @@
 """The equations of the site: one text for docstrings, `clew models` and pages."""
 
-import importlib.util
 import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,22 +23,12 @@ from clew.memory.parts.features import GatedFeatures
 from clew.memory.parts.gates import GRUGate
 from clew.memory.parts.halting import Halting
 from clew.memory.relit import GatedLinearAttention
+from scripts import script
 
 ROOT = Path(__file__).parents[1]
 PARTS = (WindowAttention, GRUGate, GatedFeatures, Halting, GatedLinearAttention)
 LOSSES = (a2c_loss, ppo_loss, returns.lambda_returns, returns.vtrace)
-
-
-def hook(name: str) -> ModuleType:
-    """A hook of mkdocs from `tools/`."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SITE = hook("site_equations")
+SITE = script("tools/site_equations.py")
 
 
 def shown(text: str) -> ElementTree.Element:

@@ -1,12 +1,13 @@
 """The tutorials' notebooks run as they stand, and print what page and notebook show."""
 
 import contextlib
-import importlib.util
 import io
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from scripts import script
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
@@ -15,12 +16,7 @@ PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
 @pytest.fixture(scope="module")
 def site() -> ModuleType:
     """The site's hook that makes the notebooks."""
-    path = ROOT / "tools/site_tutorials.py"
-    spec = importlib.util.spec_from_file_location("site_tutorials", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/site_tutorials.py")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from clew.errors import UserError
 from clew.pairs import parse_value, written
 from clew.run import folder
 from clew.run.config import TrainConfig, config_from_json
-from properties import JSON, TEXTS, few, fewer
+from properties import JSON, TEXTS, few, fewer, text_of
 
 NAMES = sorted(option_names(TrainConfig))
 KEYS = st.from_regex(r"[a-z][a-z_]{0,5}", fullmatch=True)
@@ -33,11 +33,6 @@ def settings(words: list[str]) -> TrainConfig:
     """What `clew train` would train with."""
     default = default_command(words)
     return parse(TrainCommand, words, command="train", about="", default=default).config
-
-
-def text_of(value: Any) -> str:
-    """As a text, in which True is not 1."""
-    return json.dumps(value, sort_keys=True)
 
 
 @few

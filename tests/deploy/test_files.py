@@ -12,6 +12,7 @@ import pytest
 from clew.deploy import runner
 from clew.deploy.files import MANIFEST, write_export, zipped
 from clew.errors import UserError
+from faults.exports import tree
 
 FILES = {name: name.encode() for name in runner.MOST_BYTES if name not in (MANIFEST, "policy.onnx")}
 ABOUT = {"format": 1, "policy": "ab"}
@@ -20,18 +21,6 @@ ABOUT = {"format": 1, "policy": "ab"}
 def write(output: Path, **more: Any) -> Path:
     """An export of files that say nothing."""
     return write_export(output, FILES, ABOUT | more)
-
-
-def tree(folder: Path) -> dict[str, Any]:
-    """Everything below a folder."""
-    return {
-        str(path.relative_to(folder)): os.readlink(path)
-        if path.is_symlink()
-        else path.read_bytes() * path.is_file()
-        if path.exists() and not path.is_dir() and not path.is_fifo()
-        else path.lstat().st_mode
-        for path in folder.rglob("*")
-    }
 
 
 def replaced(path: Path, make: Callable[[Path], Any]) -> None:

@@ -24,6 +24,7 @@ from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Progress, Quiet, Report
 from clew.run.runner import TrainingInterrupted
 from clew.run.train import train
+from small_run import newest
 
 PER_UPDATE = 4 * 8
 SHORT, LONG, HOSTED = 40, 2_500, 200
@@ -198,10 +199,8 @@ class Bench:
     def require_same(self, path: Path, whole: Path) -> None:
         """Raises `Lost` unless a run ended with the rows and the bits of another."""
         require_rows(path, read_metrics(whole))
-        state, expected = (last_state(run) for run in (path, whole))
-        different = [n for n in expected if state[n].tobytes() != expected[n].tobytes()]
-        if different:
-            raise Lost(f"{path}: {', '.join(different[:3])} differ")
+        if different := differences(path, whole):
+            raise Lost(f"{path}: {different} differ")
 
     def resume(self, path: Path, whole: Path) -> None:
         """Resumes a run, which must end as the undisturbed one."""
@@ -222,9 +221,16 @@ def begin(config: TrainConfig, updates: int = 1) -> Path:
 
 def last_state(path: Path) -> dict[str, np.ndarray]:
     """Every array of a run's newest checkpoint, what its learner replays included."""
-    found = checkpoint.read(checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[-1])
+    found = checkpoint.read(newest(path))
     replay = checkpoint.read_replay(found).leaves
     return found.leaves | {f"replay{name}": leaf for name, leaf in replay.items()}
+
+
+def differences(path: Path, whole: Path) -> str:
+    """The first arrays that a run's newest checkpoint has other bits of than another's."""
+    state, expected = last_state(path), last_state(whole)
+    different = [n for n in expected if state[n].tobytes() != expected[n].tobytes()]
+    return ", ".join(different[:3])
 
 
 def untimed(rows: list[Row]) -> list[Row]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost, last_state, require_history
+from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost, differences, require_history
 from faults.changing import CHANGES
 from faults.processes import ENDING, FAULTS, error_line
 
@@ -58,10 +58,8 @@ def change_of_the_process(bench: Bench, dice: random.Random) -> str:
         return NO_EFFECT
     if "opened anew" in said:
         return SURVIVED  # with other episodes
-    state, expected = last_state(bench.path / name), last_state(plain)
-    different = [leaf for leaf in expected if state[leaf].tobytes() != expected[leaf].tobytes()]
-    if different:
-        raise Accepted(f"{what} in {when}, {processes} processes: {', '.join(different[:3])}")
+    if different := differences(bench.path / name, plain):
+        raise Accepted(f"{what} in {when}, {processes} processes: {different}")
     return SURVIVED
 
 

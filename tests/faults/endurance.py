@@ -17,7 +17,7 @@ from clew.run import machine
 from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Quiet
 from clew.run.train import train
-from faults.bench import PER_UPDATE, SURVIVED, Bench, Lost, last_state, untimed
+from faults.bench import PER_UPDATE, SURVIVED, Bench, Lost, differences, untimed
 from faults.campaign import Campaign, Trial, outcome_of, own_folder, write
 from faults.endured import ANY, HOSTED, Endured, Fault
 from faults.processes import STOPPED
@@ -166,10 +166,8 @@ def _require_bits(run: Endured) -> None:
         run.config, name="whole", steps=run.update * PER_UPDATE, checkpoint_seconds=1e9
     )
     whole = train(config, progress=Quiet()).path
-    state, expected = last_state(run.path), last_state(whole)
-    different = [n for n in expected if state[n].tobytes() != expected[n].tobytes()]
-    if different:
-        raise Lost(f"{', '.join(different[:3])} differ")
+    if different := differences(run.path, whole):
+        raise Lost(f"{different} differ")
     # Its last row is early, because it ends there.
     rows = [row for row in untimed(read_metrics(whole)) if row["update"] % config.log_every == 0]
     mine = {row["update"]: row for row in untimed(read_metrics(run.path))}

@@ -135,18 +135,18 @@ def way_of_an_export(bench: Bench, dice: random.Random) -> str:
     output.parent.mkdir()
     way = dice.choice(sorted(WAYS))
     own = WAYS[way](output, partial(write_export, output, files, manifest), dice)
-    before = _tree(output.parent)
+    before = tree(output.parent)
     again = partial(write_export, output, files, manifest | {"control_rate": dice.random()})
     if own:
         again()
         verify(output, compiles=False)
         verify(output.with_suffix(".zip"), compiles=False)
-        after = _tree(output.parent)
+        after = tree(output.parent)
         if any(after.get(name) != before[name] for name in before if name.endswith("notes.txt")):
             raise Lost(f"what was beside the export: {way}")
         return SURVIVED
     line = require_refused(again, way)
-    if _tree(output.parent) != before:
+    if tree(output.parent) != before:
         raise Lost(f"what was in the way: {way}")
     return line
 
@@ -328,7 +328,7 @@ WAYS = {
 }
 
 
-def _tree(folder: Path) -> dict[str, Any]:
+def tree(folder: Path) -> dict[str, Any]:
     """Everything below a folder."""
     return {
         str(path.relative_to(folder)): (

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 
 from clew.errors import UserError
-from clew.run import checkpoint, folder
 from clew.run.progress import Lines
 from clew.run.train import train
 from faults.bench import (
@@ -21,6 +20,7 @@ from faults.bench import (
     Watch,
     require_refused,
 )
+from small_run import newest
 
 
 def files_may_not_grow(bench: Bench, dice: random.Random) -> str:
@@ -107,7 +107,7 @@ def error_of_a_listener(bench: Bench, dice: random.Random) -> str:
     else:
         raise Accepted(f"{raised.__name__} in a listener")
     path = bench.path / config.name
-    made = checkpoint.list_checkpoints(path / folder.CHECKPOINTS)[-1]
+    made = newest(path)
     if int(made.stem.removeprefix("update-")) < update:
         raise Lost(f"saved {made.name}, made {update}")
     bench.resume(path, bench.short)

@@ -1,6 +1,5 @@
 """Twenty of each fault that ends a process or a run: what was saved is gone on with every time."""
 
-import errno
 import os
 import random
 import subprocess
@@ -21,6 +20,7 @@ from clew.run.progress import Quiet
 from clew.run.runner import EnvironmentFailed
 from clew.run.train import train
 from small_async import LENGTH, order, run_dir
+from small_run import full_disk
 
 TIMES = 20
 PER_UPDATE = 4 * LENGTH
@@ -30,6 +30,7 @@ import sys
 sys.path[:0] = {tests!r}
 from pathlib import Path
 from test_host_endurance import begin_or_go_on
+from small_run import full_disk
 if __name__ == "__main__":
     begin_or_go_on(Path({folder!r}), {runner!r})
 """
@@ -108,15 +109,6 @@ class At(Quiet):
             action()
 
 
-def fill(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Has the disk be full from now on, for one kind of writing."""
-
-    def full(*args: Any, **named: Any) -> Any:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, where, full)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["sync", "async"])
 def test_a_disk_full_twenty_times_loses_no_checkpoint(
@@ -126,7 +118,7 @@ def test_a_disk_full_twenty_times_loses_no_checkpoint(
     for number in range(TIMES):
         before = newest(tmp_path)
         where = ("replace", "fsync")[number % 2]
-        at = At(max(before, 0) + 2, lambda where=where: fill(monkeypatch, where))
+        at = At(max(before, 0) + 2, lambda where=where: monkeypatch.setattr(os, where, full_disk))
         resume = (tmp_path / "run" / "config.json").exists()
         with pytest.raises(UserError, match="No space left"):
             train(endless(tmp_path, runner), resume=resume, progress=at)

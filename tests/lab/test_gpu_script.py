@@ -15,6 +15,7 @@ from clew.cli.check import CheckCommand
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
 from clew.run.build import make_parts
+from scripts import script
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,11 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def gpu() -> ModuleType:
     """The script as a module."""
-    spec = importlib.util.spec_from_file_location("gpu", ROOT / "benchmarks" / "gpu.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmarks/gpu.py")
 
 
 @pytest.mark.parametrize("tiny", [False, True])

@@ -1,7 +1,6 @@
 """Checkpoint files: what is written comes back, what is not whole is refused by name."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import math
@@ -20,6 +19,7 @@ import pytest
 from clew.errors import UserError
 from clew.run import checkpoint
 from clew.run.checkpoint import FORMAT, MAGIC, CheckpointError, CheckpointWarning
+from small_run import full_disk
 
 
 def tree(update: int = 0):
@@ -172,10 +172,7 @@ def test_a_part_is_restored_by_its_prefix(tmp_path):
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, where):
     save(tmp_path, 1)
 
-    def full(*args):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, where, full)
+    monkeypatch.setattr(os, where, full_disk)
     with pytest.raises(CheckpointError, match="No space left.*update-000000001.*make room"):
         save(tmp_path, 2)
     monkeypatch.undo()

@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 from clew.errors import UserError
 from clew.run import folder
 from clew.run.config import TrainConfig, config_from_json
-from properties import JSON, TEXTS, few, replaced
+from properties import JSON, TEXTS, few, replaced, text_of
 
 WHOLE = json.loads(json.dumps(TrainConfig().to_json()))
 CHOSEN = (None, "auto")
 """Values that stand for what the task chooses."""
-
-
-def text_of(value: Any) -> str:
-    """As a text, in which True is not 1."""
-    return json.dumps(value, sort_keys=True)
 
 
 def says(found: Any, value: Any) -> bool:

@@ -23,10 +23,8 @@ from clew.lab.grid.progress import StudyLines
 from clew.output import FailSafeOutput, allow_descriptors, fail_safe
 from clew.run.progress import Lines, Report
 from clew.run.runner import stop_signals
-from small_run import small_config
+from small_run import TINY, small_config
 
-TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
-TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
 REPORT = Report(steps=8, total_steps=8, rate=1.0, seconds=1.0, seconds_left=0.0, row=None)
 
 

@@ -34,6 +34,7 @@ from clew.run.runner import EnvironmentFailed, TrainingDiverged
 from clew.run.train import resume_run, train
 from clew.run.updates import init_run
 from slow_cases import fast_only
+from small_run import Watch, newest
 
 GAMMA = 0.5
 
@@ -228,17 +229,12 @@ def test_seeds_have_environments_and_statistics_of_their_own(tmp_path):
 
 
 def test_environments_that_raise_are_opened_anew(tmp_path):
-    said = []
-
-    class Listening(Quiet):
-        def message(self, text):
-            said.append(text)
-
     options = {"fault": "raise", "at": 300}
     config = config_of(tmp_path, env_options=options, steps=32 * 40, host=HostConfig(restarts=100))
-    result = train(config, progress=Listening())
+    watch = Watch()
+    result = train(config, progress=watch)
     assert result.summary["steps"] == 32 * 40
-    faults = [line for line in said if "the cart left its rails" in line]
+    faults = [line for line in watch.messages if "the cart left its rails" in line]
     assert len(faults) >= 1 and "opened anew (1 of at most 100 times)" in faults[0]
 
 
@@ -366,7 +362,7 @@ def test_learning_that_raises_leaves_the_newest_checkpoint(tmp_path, monkeypatch
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="was lost") as caught:
         patch.setattr("clew.run.hosted.make_learn", failing)
         train(config, progress=Quiet())
-    kept = checkpoint.list_checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    kept = newest(tmp_path / "run")
     steps = 32 * checkpoint.read(kept).meta["update"]
     said = f"The run is saved after {steps} steps; resume with: clew train --resume"
     assert caught.value.__notes__[0].startswith(said)

@@ -28,7 +28,7 @@ from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from slow_cases import fast_only
-from small_run import Watch
+from small_run import Watch, newest
 
 KEPT = 4
 """Rollouts that the learner keeps."""
@@ -184,17 +184,14 @@ def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
     assert [f for f in files if f.endswith(".replay")] == [
         f.replace(".clew", ".replay") for f in files if f.endswith(".clew")
     ]
-    newest = checkpoint.list_checkpoints(path / "checkpoints")[-1]
-    saved = checkpoint.read(newest)
+    kept_in = newest(path)
+    saved = checkpoint.read(kept_in)
     assert not any("replay" in leaf for leaf in saved.leaves)
     kept = {leaf.rpartition("/")[2] for leaf in checkpoint.read_replay(saved).leaves}
     assert kept >= {"action", "reward"}
     clew.train(replace(config, steps=6 * 32), resume=True, progress=Quiet())
     if not runner.get("env"):  # environments on the host begin again
-        ends = [
-            checkpoint.read(checkpoint.list_checkpoints(one / "checkpoints")[-1])
-            for one in (whole.path, path)
-        ]
+        ends = [checkpoint.read(newest(one)) for one in (whole.path, path)]
         for a, b in (ends, map(checkpoint.read_replay, ends)):
             assert a.leaves.keys() == b.leaves.keys()
             assert all(np.array_equal(a.leaves[n], b.leaves[n]) for n in a.leaves)

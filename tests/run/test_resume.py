@@ -1,6 +1,5 @@
 """A run that is interrupted in whatever way ends bit for bit like one that is not."""
 
-import errno
 import fcntl
 import json
 import os
@@ -26,7 +25,15 @@ from clew.run.folder import locked
 from clew.run.metrics import LogPoint, MetricsFile
 from clew.run.runner import TrainingInterrupted
 from slow_cases import fast_only
-from small_run import STEPS_PER_UPDATE, Watch, assert_same_run, replaying_config, small_config
+from small_run import (
+    STEPS_PER_UPDATE,
+    Watch,
+    assert_same_run,
+    full_disk,
+    newest,
+    replaying_config,
+    small_config,
+)
 
 UPDATES = 128
 STEPS = UPDATES * STEPS_PER_UPDATE
@@ -115,16 +122,11 @@ def test_another_number_of_threads_is_named(tmp_path, monkeypatch):
 
 def test_a_full_disk_can_be_locked(tmp_path, monkeypatch):
     """And what else may happen to a lock is no other process."""
-    refuse = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def fail(*arguments: object) -> None:
-        raise refuse
-
-    monkeypatch.setattr(os, "pwrite", fail)
+    monkeypatch.setattr(os, "pwrite", full_disk)
     with locked(tmp_path), pytest.raises(UserError, match="in use by another process"):
         with locked(tmp_path):
             pass
-    monkeypatch.setattr(fcntl, "flock", fail)
+    monkeypatch.setattr(fcntl, "flock", full_disk)
     with pytest.raises(UserError, match=f"cannot lock {tmp_path}: No space left"):
         with locked(tmp_path):
             pass
@@ -147,7 +149,7 @@ def test_an_unforeseen_error_saves_first(tmp_path, uninterrupted):
             clew.train(
                 short_config(tmp_path), resume=resume, progress=at_update(update, raise_error)
             )
-        made = checkpoint.read(checkpoint.list_checkpoints(path / "checkpoints")[-1]).meta["update"]
+        made = checkpoint.read(newest(path)).meta["update"]
         assert made >= update
         assert f"saved after {made * STEPS_PER_UPDATE} steps" in caught.value.__notes__[0]
 
@@ -205,20 +207,17 @@ def test_a_finished_run_says_so_and_stays(tmp_path, uninterrupted):
 def test_a_damaged_checkpoint_costs_only_the_work_since_the_one_before(tmp_path, uninterrupted):
     stopped_at(short_config(tmp_path, checkpoint_seconds=0.0), 64)
     path = tmp_path / "run"
-    newest = checkpoint.list_checkpoints(path / "checkpoints")[-1]
-    newest.write_bytes(newest.read_bytes()[:-40])
-    with pytest.warns(CheckpointWarning, match=f"{newest.name}: cut short"):
+    damaged = newest(path)
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    with pytest.warns(CheckpointWarning, match=f"{damaged.name}: cut short"):
         clew.train(resume=path, progress=Watch())
     assert_same_run(path, uninterrupted)
-    assert (newest.parent / f"unusable-{newest.name}").exists()
+    assert (damaged.parent / f"unusable-{damaged.name}").exists()
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing_saved(tmp_path, uninterrupted, monkeypatch):
-    def full(*args):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     config = short_config(tmp_path, checkpoint_seconds=0.0)
-    watch = at_update(80, lambda: monkeypatch.setattr(os, "replace", full))
+    watch = at_update(80, lambda: monkeypatch.setattr(os, "replace", full_disk))
     with pytest.raises(UserError, match="No space left.*update-.*make room and resume"):
         clew.train(config, progress=watch)
     monkeypatch.undo()
@@ -336,10 +335,7 @@ def test_kill_at_twenty_random_moments_while_a_replay_is_written(tmp_path):
     config = replaying_config(tmp_path, "whole", steps=steps)
     whole = clew.train(config, progress=Watch()).path
     kills(tmp_path, whole, steps, 20, 0.8, "replaying_config")
-    ends = [
-        checkpoint.read_replay(checkpoint.read(checkpoint.list_checkpoints(p / "checkpoints")[-1]))
-        for p in (whole, tmp_path / "run")
-    ]
+    ends = [checkpoint.read_replay(checkpoint.read(newest(p))) for p in (whole, tmp_path / "run")]
     assert ends[0].leaves and ends[0].leaves.keys() == ends[1].leaves.keys()
     for name, leaf in ends[0].leaves.items():
         np.testing.assert_array_equal(ends[1].leaves[name], leaf)

@@ -15,7 +15,7 @@ from clew.errors import UserError
 from clew.run import folder
 from clew.run.checkpoint import CheckpointWarning, list_checkpoints
 from clew.run.json_lines import DamagedRowWarning
-from small_run import STEPS_PER_UPDATE, Watch, small_config
+from small_run import STEPS_PER_UPDATE, Watch, newest, small_config
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,8 @@ def test_settings_that_no_number_of_updates_follows_from_are_one_line(copy: Path
 
 def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsys) -> None:
     """Of the same shapes: it used to load and to resume silently."""
-    (foreign,) = list_checkpoints(trained.with_name("other") / "checkpoints")[-1:]
-    newest = copy / "checkpoints" / foreign.name
-    shutil.copy(foreign, newest)
+    foreign = newest(trained.with_name("other"))
+    shutil.copy(foreign, copy / "checkpoints")
     with pytest.warns(CheckpointWarning, match="belongs to another run.*is taken instead"):
         clew.load(copy)
     with pytest.raises(UserError, match="belongs to another run"):
@@ -111,7 +110,7 @@ def test_rows_are_not_rewritten_without_a_word(copy: Path) -> None:
     file.write_bytes(first.replace(b": ", b":\r", 1) + second)
     with pytest.warns(DamagedRowWarning, match="metrics.jsonl: line 1 is damaged"):
         assert [row["update"] for row in clew.read_metrics(copy)] == [16]
-    list_checkpoints(copy / "checkpoints")[-1].unlink()
+    newest(copy).unlink()
     watch = Watch()
     clew.resume_run(copy, steps=24 * STEPS_PER_UPDATE, progress=watch)
     _, damaged, dropped = watch.messages[:3]
