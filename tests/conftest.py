@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ import pytest
 from jax._src.interpreters import mlir
 from matplotlib.figure import Figure
 
+from clew.cli import run
 from clew.files import write_file
 from clew.memory.parts import initial
 from clew.report import curves
@@ -107,6 +108,18 @@ if os.environ["CLEW_TESTS"] == "fast":
 # Traced programs are many small objects that live long: looking through all of them for circles
 # after every 700 new ones, Python's default, takes a tenth of the time.
 gc.set_threshold(50_000)
+
+
+@pytest.fixture
+def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command, which must end well, and gives what it alone printed."""
+
+    def of(*words: str) -> str:
+        capsys.readouterr()
+        assert run(list(words)) == 0
+        return capsys.readouterr().out
+
+    return of
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,33 +31,25 @@ from clew.cli.train import (
 from clew.output import open_missing_streams, say
 from clew.pairs import parse_pairs, parse_value
 from clew.run.config import TrainConfig
-
-TINY = "--memory none --memory-options hidden_size=4 num_layers=1 --env-options corridor_length=3"
-TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
+from small_run import TINY, train_tiny
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one finished run called `tiny`."""
     folder = tmp_path_factory.mktemp("runs")
-    assert run(["train", *TINY.split(), "--name", "tiny", "--run-dir", str(folder)]) == 0
+    train_tiny(folder)
     return folder
 
 
-def output(capsys: pytest.CaptureFixture, *args: str) -> str:
-    capsys.readouterr()
-    assert run(list(args)) == 0
-    return capsys.readouterr().out
-
-
 @pytest.mark.parametrize("args", [[], ["--help"], ["help"]])
-def test_help_names_every_command(args: list[str], capsys: pytest.CaptureFixture) -> None:
-    text = output(capsys, *args)
+def test_help_names_every_command(args: list[str], output: Callable[..., str]) -> None:
+    text = output(*args)
     assert all(f"  {name} " in text for name in COMMANDS)
 
 
-def test_version(capsys: pytest.CaptureFixture) -> None:
-    assert output(capsys, "--version").startswith("clew 0.")
+def test_version(output: Callable[..., str]) -> None:
+    assert output("--version").startswith("clew 0.")
 
 
 def test_help_does_not_wait_for_jax() -> None:
@@ -64,79 +57,7 @@ def test_help_does_not_wait_for_jax() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-MISTAKES = {
-    "trian": "unknown command 'trian'; did you mean clew train?",
-    "--verbose": "unknown option '--verbose'",
-    "train --xyzzy 4": "unknown option '--xyzzy'. See clew train --help",
-    "train --stepz 4": "unknown option '--stepz'; did you mean --steps",
-    "train --learning-rate 1": "--a2c.learning-rate",
-    "train --steps x": "--steps must be an integer, got 'x'",
-    "train --a2c.gamma x": "--a2c.gamma must be a number, got 'x'",
-    "train --a2c.gamma nan": "gamma must be a finite number",
-    "train --a2c.learning-rate -1": "learning_rate must be a finite number of at least 0, got -1",
-    "train --steps": "--steps",
-    "train extra": "unexpected argument 'extra'",
-    "train --env tmace": "did you mean 'tmaze'",
-    "train --env-options corridor=9": "did you mean 'corridor_length'",
-    "train --env-options corridor_length": "expected KEY=VALUE, got 'corridor_length'",
-    "train --env-options corridor_length=1": "corridor_length must be an integer of at least 2",
-    "train --memory lstmm": "did you mean 'lstm'",
-    "train --memory-options num_layer=2": "did you mean 'num_layers'",
-    "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
-    "train --preset a --resume b": "give one of them",
-    "train --resume a --name b": "--resume continues a run under its own name: leave out --name",
-    "train --loggers tensorbord": "unknown logger 'tensorbord'; did you mean 'tensorboard'",
-    "train --wandb.mode on": "unknown value of wandb.mode 'on'; did you mean 'online'",
-    "train --memory-options r=1 --memory_options eta=2": "--memory-options is given twice",
-    "compare --memories gru --memories=lstm": "--memories is given twice; it takes all of its",
-    "train --algorithm r2d2 --n-steps 3": "clew calls it --r2d2.n-step.",
-    "train --algorithm sac --batch-size 3": "clew calls it --sac.batch-size",
-    "train --algorithm sac --tau 1": "clew calls it --sac.polyak",
-    "train --algorithm ppo --n-steps 3": "clew calls it --ppo.rollout-length",
-    "envs --env-options a=1": "of which task are the options?",
-    "train --resume": "--resume needs a value",
-    "train --resume=": "--resume needs a value",
-    "train --trust": "--trust is for the run of --resume or --start-from",
-    "train --resume nowhere": "unknown run 'nowhere'",
-    "evaluate": "which run?",
-    "evaluate nowhere": "unknown run 'nowhere'",
-    "evaluate nowhere --actions greedily": "greedily",
-    "export a --verify --seed 3": "leave out all other options",
-    "export a --seed -1": "seed must be an integer of at least 0, got -1",
-    "export a --control-rate nan": "control_rate must be a finite number above 0, got nan",
-    "runs --run-dir nowhere": "no folder nowhere",
-    "models lstmm": "did you mean 'lstm'",
-    "models --options a=1": "--options needs the NAME",
-    "models gru --study makkink": "--study shows its agents as they are: leave out all but --json",
-    "models --study makkink --input-size 3": "leave out all but --json",
-    "check --options hidden_size=8": "--options needs the NAME",
-    "bench --quick --repeats 9": "--quick has repeats of its own: leave out --repeats",
-    "help tran": "did you mean clew train",
-    "envs tmace": "did you mean 'tmaze'",
-    "check lstmm": "did you mean 'lstm'",
-    "check nowhere:memory": "cannot import 'nowhere'",
-    "check json:dump_": "did you mean 'dump'",
-    "check builtins:dict": "returned dict, expected an AbstractMemory",
-    "bench --memories lstmm": "did you mean 'lstm'",
-    "bench --repeats 0": "repeats must be an integer of at least 1",
-    "bench --peers": "--peers",
-    "demo --seeds 0": "seeds must be an integer of at least 1",
-}
-
-
-@pytest.mark.parametrize("line", MISTAKES)
-def test_mistakes_are_one_line(
-    line: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(line.split()) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("error: ") and "Traceback" not in said.err
-    assert said.err.count("\n") == 1 and MISTAKES[line] in said.err
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("command", [c for c in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_has_help(command: str, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stop:
         run([command, "--help"])
@@ -174,24 +95,26 @@ def test_the_last_of_two_values_decides() -> None:
     assert default_command(args).config.algorithm == "a2c"
 
 
-def test_training_and_what_follows(trained: Path, capsys: pytest.CaptureFixture) -> None:
+def test_training_and_what_follows(trained: Path, output: Callable[..., str]) -> None:
     tiny = str(trained / "tiny")
     assert (trained / "tiny" / "curve.png").exists()
-    (listed,) = json.loads(output(capsys, "runs", "--run-dir", str(trained), "--json"))
+    (listed,) = json.loads(output("runs", "--run-dir", str(trained), "--json"))
     assert listed["name"] == "tiny" and listed["steps"] == listed["total_steps"] == 80
-    assert "tiny" in output(capsys, "runs", "--run-dir", str(trained))
-    text = output(capsys, "evaluate", tiny, "--episodes", "3", "--actions", "sampled", "--json")
+    assert "tiny" in output("runs", "--run-dir", str(trained))
+    text = output("evaluate", tiny, "--episodes", "3", "--actions", "sampled", "--json")
     found = json.loads(text)["sampled"]
     assert found["episodes"] == 3 and len(found["per_seed"]["success"]) == 1
-    assert "success" in output(capsys, "evaluate", tiny, "--episodes", "3", "--actions", "sampled")
+    assert "success" in output("evaluate", tiny, "--episodes", "3", "--actions", "sampled")
 
 
-def test_comparing_runs(trained: Path, capsys: pytest.CaptureFixture) -> None:
+def test_comparing_runs(
+    trained: Path, capsys: pytest.CaptureFixture, output: Callable[..., str]
+) -> None:
     args = ["compare", "tiny", str(trained / "tiny"), "--run-dir", str(trained)]
-    assert "success" in output(capsys, *args)
+    assert "success" in output(*args)
     assert (trained / "compare.png").read_bytes().startswith(b"\x89PNG")
     other = str(trained / "other.png")
-    found = json.loads(output(capsys, *args, "--out", other, "--json"))
+    found = json.loads(output(*args, "--out", other, "--json"))
     assert found["picture"] == other and found["runs"]["tiny"]["steps"] >= 80
     for words, message in ((["compare"], "which runs"), ([*args, "--out", "a.jpg"], "got a.jpg")):
         assert run(words) == 2
@@ -205,14 +128,14 @@ def test_runs_of_one_name_are_told_apart() -> None:
     assert _labels(summaries) == {"x/first": "first", "y/second": "second"}
 
 
-def test_a_row_that_is_odd_hides_no_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_row_that_is_odd_hides_no_run(tmp_path: Path, output: Callable[..., str]) -> None:
     for name, success in (("odd", 1.0), ("usual", [0.25, 0.75])):
         (tmp_path / name).mkdir()
         settings = {"config": TrainConfig().to_json()}
         (tmp_path / name / "config.json").write_text(json.dumps(settings))
         row = {"steps": 5, "success": success}
         (tmp_path / name / "metrics.jsonl").write_text(json.dumps(row) + "\n")
-    found = json.loads(output(capsys, "runs", "--run-dir", str(tmp_path), "--json"))
+    found = json.loads(output("runs", "--run-dir", str(tmp_path), "--json"))
     assert [run["success"] for run in found] == [None, 0.5]
 
 
@@ -285,9 +208,11 @@ def test_a_table_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         stream.close()
 
 
-def test_resuming_raises_steps_only(trained: Path, capsys: pytest.CaptureFixture) -> None:
+def test_resuming_raises_steps_only(
+    trained: Path, capsys: pytest.CaptureFixture, output: Callable[..., str]
+) -> None:
     tiny = str(trained / "tiny")
-    text = output(capsys, "train", "--resume", "tiny", "--run-dir", str(trained), "--steps", "96")
+    text = output("train", "--resume", "tiny", "--run-dir", str(trained), "--steps", "96")
     assert "96 steps" in text and f"clew evaluate {tiny}" in text
     assert run(["train", "--resume", tiny, "--a2c.gamma", "0.5"]) == 2
     assert "a2c.gamma = 0.99, not 0.5" in capsys.readouterr().err
@@ -322,25 +247,25 @@ def test_ctrl_c_says_how_to_go_on(
     assert capsys.readouterr().err == "\ngo on with: clew train --resume runs/x\n"
 
 
-def test_models(capsys: pytest.CaptureFixture) -> None:
+def test_models(output: Callable[..., str]) -> None:
     from clew.memory import MEMORIES
 
-    rows: list[dict[str, Any]] = json.loads(output(capsys, "models", "--json"))
+    rows: list[dict[str, Any]] = json.loads(output("models", "--json"))
     assert [row["name"] for row in rows] == list(MEMORIES)
     assert all(row["parameters"] > 0 and "uncounted" not in row for row in rows)
-    shown = output(capsys, "models", "lstm", "--options", "hidden_size=600")
+    shown = output("models", "lstm", "--options", "hidden_size=600")
     assert "1,480,800" in shown and "hidden_size=600" in shown and "Shapes" in shown
 
 
-def test_envs(capsys: pytest.CaptureFixture) -> None:
-    maze, *_ = json.loads(output(capsys, "envs", "--json"))
+def test_envs(output: Callable[..., str]) -> None:
+    maze, *_ = json.loads(output("envs", "--json"))
     assert maze["name"] == "tmaze" and maze["options"]["corridor_length"] == 120
-    assert "tmaze" in output(capsys, "envs")
-    assert "Remember one bit" in output(capsys, "envs", "tmaze")
+    assert "tmaze" in output("envs")
+    assert "Remember one bit" in output("envs", "tmaze")
 
 
-def test_check(capsys: pytest.CaptureFixture) -> None:
-    found = json.loads(output(capsys, "check", "none", "--lengths", "1", "3", "--json"))["none"]
+def test_check(output: Callable[..., str]) -> None:
+    found = json.loads(output("check", "none", "--lengths", "1", "3", "--json"))["none"]
     assert found["passed"] and found["laws"]["stream"]["cases"] > 0 and found["warnings"] == []
 
 
@@ -396,10 +321,10 @@ def test_a_gymnasium_environment_without_its_beginning(
     assert "did you mean 'gymnasium:ALE/Pong-v5'?" in capsys.readouterr().err
 
 
-def test_a_gymnasium_environment_is_described(capsys: pytest.CaptureFixture) -> None:
-    text = output(capsys, "envs", "gymnasium:CartPole-v1")
+def test_a_gymnasium_environment_is_described(output: Callable[..., str]) -> None:
+    text = output("envs", "gymnasium:CartPole-v1")
     assert "actions: Discrete(2)" in text and "default options: none" in text
-    (found,) = json.loads(output(capsys, "envs", "gymnasium:CartPole-v1", "--json"))
+    (found,) = json.loads(output("envs", "gymnasium:CartPole-v1", "--json"))
     assert found["metrics"] == ["return", "length"]
 
 

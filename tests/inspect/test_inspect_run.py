@@ -16,18 +16,15 @@ from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.evaluate import load
 from clew.run.folder import read_config
+from small_run import TINY_GRU, train_tiny
 
-TINY = "--memory gru --memory-options hidden_size=4 --env-options corridor_length=3 time_limit=7"
-TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
 QUICK = "--actions sampled --episodes 30 --influence-episodes 3"
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a GRU that has hardly learned anything."""
-    folder = tmp_path_factory.mktemp("runs")
-    assert run(["train", *TINY.split(), "--name", "tiny", "--run-dir", str(folder)]) == 0
-    return folder / "tiny"
+    return train_tiny(tmp_path_factory.mktemp("runs"), TINY_GRU)
 
 
 def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.CaptureFixture) -> None:
@@ -70,24 +67,6 @@ def test_recorded_episodes_are_whole_and_named(tiny: Path) -> None:
     assert np.all(found.observations[np.arange(7)[None] >= found.lengths[:, None]] == 0)
     few = task.episodes(load(tiny), PlayConfig(30, greedy=False, max_steps=6))
     assert few.number + few.left_out == 30 and few.longest <= 6
-
-
-MISTAKES = {
-    "inspect": "which run?",
-    "inspect nowhere": "unknown run 'nowhere'",
-    "inspect RUN --share 2": "share must be above 0 and at most 1, got 2.0",
-    "inspect RUN --every -1": "every must be an integer of at least 0, got -1",
-    "inspect RUN --reference ones": "ones",
-    "inspect RUN --checkpoint 99": "unknown checkpoint '99'",
-    "inspect RUN --seed-index 1": "seed_index must be below the run's number of seeds, 1, got 1",
-}
-
-
-@pytest.mark.parametrize("words", MISTAKES)
-def test_mistakes_are_one_line(words: str, tiny: Path, capsys: pytest.CaptureFixture) -> None:
-    capsys.readouterr()
-    assert run([word.replace("RUN", str(tiny)) for word in words.split()]) == 2
-    assert MISTAKES[words] in capsys.readouterr().err
 
 
 def test_the_headline_says_why_categories_have_no_gradient() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,70 +79,60 @@ def test_tasks_that_were_tried_are_found_by_what_makes_them(one: advice.Tried) -
     assert advice.tried_on(one.env, one.options, noisier, defaults) == ([], [])
 
 
-def test_what_was_seen_on_the_very_task_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_seen_on_the_very_task_comes_first(output: Callable[..., str]) -> None:
     words = ["advise", "--env", "gymnasium:CartPole-v1", "--wrappers.keep", "0", "2"]
-    assert run(words) == 0
-    said = capsys.readouterr().out
+    said = output(*words)
     assert said.index("This very task was tried: An LSTM balances") < said.index("take:      gru")
     assert "like that: clew compare --memories lstm gru none --env gymnasium:CartPole-v1" in said
     assert run([*words, "--steps", "5", "--json"]) == 2  # of clew train, not of this command
-    capsys.readouterr()
-    assert run([*words, "--json"]) == 0
-    (tried,) = json.loads(capsys.readouterr().out)["task"]["tried"]
+    (tried,) = json.loads(output(*words, "--json"))["task"]["tried"]
     assert tried["evidence"] == "gymnasium-tasks" and tried["compare"].endswith("--steps 300000")
 
 
-def test_an_option_that_has_its_default_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_that_has_its_default_may_be_left_out(output: Callable[..., str]) -> None:
     words = ["advise", "--env", "distributed_memory", "--env-options", "num_bits=3"]
-    assert run(words) == 0
-    said = capsys.readouterr().out
+    said = output(*words)
     assert "This very task was tried: It is easy" in said and "your task" not in said
 
 
-def test_the_same_task_with_other_options_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_task_with_other_options_is_near(output: Callable[..., str]) -> None:
     """Its comparison is of the task that was tried."""
-    assert run(["advise", "--env", "passive_tmaze", "--env-options", "corridor_length=60"]) == 0
-    said = capsys.readouterr().out
+    said = output("advise", "--env", "passive_tmaze", "--env-options", "corridor_length=60")
     assert "Near it was tried: A passive T-Maze of 250" in said
     assert "none --env passive_tmaze --env-options corridor_length=250 --memory-options" in said
     assert "none --env passive_tmaze --env-options corridor_length=60\n" in said
 
 
-def test_several_needs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_needs(output: Callable[..., str]) -> None:
     words = ["advise", "--env", "labelled:Labelled", "--need", "places", "cue", "--json"]
-    assert run(words) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(output(*words))
     assert list(found["task"]["compare"]) == ["places", "cue"]
     assert all("--need" not in c and "cue" not in c for c in found["task"]["compare"].values())
     together = "clew compare --memories gru lstm arelit rwkv7 none --env labelled:Labelled"
     assert found["task"]["together"] == together
-    assert run([*words[:-1]]) == 0
-    assert f"All of them: {together}\n" in capsys.readouterr().out
-    assert run(["advise", "--need", "places", "cue"]) == 0
-    said = capsys.readouterr().out
+    assert f"All of them: {together}\n" in output(*words[:-1])
+    said = output("advise", "--need", "places", "cue")
     assert said.index("Places (") < said.index("One thing, for long (")
 
 
-def test_what_is_known_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["advise", "--env", "memory_chain", "--env-options", "memory_length=3"]) == 0
-    said = capsys.readouterr().out
+def test_what_is_known_of_a_task(output: Callable[..., str]) -> None:
+    said = output("advise", "--env", "memory_chain", "--env-options", "memory_length=3")
     assert "4 steps (16 episodes of an untrained agent)" in said and "take:      arelit" in said
     own = (
         "compare --memories arelit rwkv7 gru none --env memory_chain --env-options memory_length=3"
     )
     assert own in said and "by a2c, 5 seeds of 500,000 steps" in said
-    assert run(["advise", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["needs"]) == len(advice.needs())
+    assert len(json.loads(output("advise", "--json"))["needs"]) == len(advice.needs())
 
 
-def test_what_is_said_of_a_task_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_said_of_a_task_that_nobody_knows(
+    capsys: pytest.CaptureFixture[str], output: Callable[..., str]
+) -> None:
     words = ["advise", "--env", "labelled:Labelled"]
-    assert run(words) == 0
-    said = capsys.readouterr().out
+    said = output(*words)
     assert "Nothing is known of this task. What has to be remembered there?" in said
     assert "clew compare --memories gru lstm none --env labelled:Labelled\n" in said
-    assert run([*words, "--need", "Pairs", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(output(*words, "--need", "Pairs", "--json"))
     (command,) = found["task"]["compare"].values()
     assert command.startswith("clew compare --memories rwkv7") and "--need" not in command
     assert [need["word"] for need in found["needs"]] == ["pairs"]
@@ -149,31 +140,29 @@ def test_what_is_said_of_a_task_that_nobody_knows(capsys: pytest.CaptureFixture[
     assert "did you mean 'places'" in capsys.readouterr().err
 
 
-def test_masks_of_infos_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_masks_of_infos_are_taken(
+    capsys: pytest.CaptureFixture[str], output: Callable[..., str]
+) -> None:
     """The environment raises where a forbidden action is taken."""
     words = ["advise", "--env", "masked:Locks", "--env-options", "sizes=[3,2]"]
-    assert run(words) == 0
-    said = capsys.readouterr().out
+    said = output(*words)
     assert 'in info["action_mask"], which --wrappers.action-mask info takes' in said
     (command,) = {line.strip() for line in said.splitlines() if line.endswith("mask info")}
     assert command.endswith(
         "--env masked:Locks --env-options 'sizes=[3,2]' --wrappers.action-mask info"
     )
     words += ["where=entry", "--wrappers.action-mask", "allowed"]
-    assert run(words) == 0
-    assert "action-mask info" not in capsys.readouterr().out
+    assert "action-mask info" not in output(*words)
     words = ["advise", "--env", "labelled:Troubled", "--env-options", "trouble=reset"]
     assert run(words) == 2 and "Troubled" in capsys.readouterr().err
 
 
-def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrappers_decide_what_has_to_be_remembered(output: Callable[..., str]) -> None:
     """And are used in the look at the task, and in the command."""
     words = ["advise", "--env", "gymnasium:CartPole-v1"]
-    assert run(words) == 0
-    assert "Nothing, since all is shown" in capsys.readouterr().out
+    assert "Nothing, since all is shown" in output(*words)
     wrappers = ["--wrappers.keep", "0", "2", "--wrappers.time-limit", "7"]
-    assert run([*words, *wrappers, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(output(*words, *wrappers, "--json"))
     assert [need["title"] for need in found["needs"]] == ["Speeds or places that are not shown"]
     assert found["task"]["observation"] == "Box((2,), float32)"
     assert found["task"]["episode_steps"] == [7, 7]
@@ -181,10 +170,9 @@ def test_wrappers_decide_what_has_to_be_remembered(capsys: pytest.CaptureFixture
     assert command.endswith("gymnasium:CartPole-v1 --wrappers.keep 0 2 --wrappers.time-limit 7")
 
 
-def test_a_wrapper_that_keeps_everything_hides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrapper_that_keeps_everything_hides_nothing(output: Callable[..., str]) -> None:
     words = ["advise", "--env", "gymnasium:CartPole-v1", "--wrappers.keep", "3", "2", "1", "0"]
-    assert run(words) == 0
-    assert "Nothing, since all is shown" in capsys.readouterr().out
+    assert "Nothing, since all is shown" in output(*words)
 
 
 def test_one_corridor_replaces_nothing() -> None:
@@ -194,33 +182,29 @@ def test_one_corridor_replaces_nothing() -> None:
     assert need.word == "replaced"
 
 
-def test_a_bandit_is_asked_in_trials(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bandit_is_asked_in_trials(output: Callable[..., str]) -> None:
     """Its episodes have one step, in which nothing can be remembered."""
-    assert run(["advise", "--env", "bandit"]) == 0
-    said = capsys.readouterr().out
+    said = output("advise", "--env", "bandit")
     assert "none --env bandit --wrappers.trial-episodes 10 --algorithm ppo\n" in said
-    assert run(["advise", "--env", "bandit", "--wrappers.trial-episodes", "3"]) == 0
-    said = capsys.readouterr().out
+    said = output("advise", "--env", "bandit", "--wrappers.trial-episodes", "3")
     assert "none --env bandit --wrappers.trial-episodes 3 --algorithm ppo\n" in said
 
 
-def test_a_task_without_end_is_given_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_without_end_is_given_one(output: Callable[..., str]) -> None:
     options = ["--env-options", "lengths=[100000, 1]"]
-    assert run(["advise", "--env", "labelled:Labelled", *options]) == 0
-    said = capsys.readouterr().out
+    said = output("advise", "--env", "labelled:Labelled", *options)
     assert "or no end; the time limit of 1,000 steps below is an example" in said
     assert "--env-options 'lengths=[100000, 1]' --wrappers.time-limit 1000\n" in said
 
 
-def test_a_limit_that_is_given_is_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_is_given_is_the_limit(output: Callable[..., str]) -> None:
     options = ["--env-options", "lengths=[100000, 1]", "--wrappers.time-limit", "6000"]
-    assert run(["advise", "--env", "labelled:Labelled", *options]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(output("advise", "--env", "labelled:Labelled", *options).split())
     assert "at most your limit of 6,000" in said and "--wrappers.time-limit 1000" not in said
 
 
 def test_needs_that_contradict_each_other(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    output: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One asks for PPO, the other for A2C."""
     found = {need.word: need for need in advice.needs()}
@@ -228,12 +212,10 @@ def test_needs_that_contradict_each_other(
     found["credit"] = found["credit"]._replace(words=other)
     monkeypatch.setattr(advice, "needs", lambda: [*found.values()])
     words = ["advise", "--env", "labelled:Labelled", "--need", "trials", "credit"]
-    assert run(words) == 0
-    said = capsys.readouterr().out
+    said = output(*words)
     assert "All of them: not in one command, their options differ\n" in said
     assert "another discount" not in said, "one of them wants a high one"
-    assert run([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["task"]["together"] is None
+    assert json.loads(output(*words, "--json"))["task"]["together"] is None
 
 
 def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,7 +235,7 @@ def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_held_for_long_is_learned_from_whole_episodes(
-    capsys: pytest.CaptureFixture[str],
+    output: Callable[..., str],
 ) -> None:
     """By PPO, whose gradients reach back over a sequence."""
     options = ["--env-options", "lengths=[100]", "--need"]
@@ -261,8 +243,7 @@ def test_what_is_held_for_long_is_learned_from_whole_episodes(
         ("cue", " --ppo.rollout-length 100 --ppo.sequence-length 100\n"),
         ("recent", ""),
     ):
-        assert run(["advise", "--env", "labelled:Labelled", *options, need]) == 0
-        said = capsys.readouterr().out
+        said = output("advise", "--env", "labelled:Labelled", *options, need)
         assert ("--ppo." in said) == bool(reach) and reach in said
         assert "--name trial-labelled-Labelled --seeds 2 --steps 50000\n" in said
         assert "cost at default sizes" in said
@@ -312,15 +293,13 @@ def test_a_memory_of_ones_own_is_a_line_of_the_picture() -> None:
         which_memory.tried(found, ["slstm-opn"])
 
 
-def test_what_an_untrained_agent_earns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_untrained_agent_earns(output: Callable[..., str]) -> None:
     """Where it is always the same, it may be what is hard."""
-    assert run(["advise", "--env", "tmaze"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(output("advise", "--env", "tmaze").split())
     assert "return -100 in each of them: to find a better one may be what is hard here" in said
-    assert run(["advise", "--env", "memory_chain"]) == 0
-    assert "-1 to 1" in capsys.readouterr().out
-    assert run(["advise", "--env", "memory_chain", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["task"]["returns"] == [-1.0, 1.0]
+    assert "-1 to 1" in output("advise", "--env", "memory_chain")
+    found = json.loads(output("advise", "--env", "memory_chain", "--json"))
+    assert found["task"]["returns"] == [-1.0, 1.0]
 
 
 def accept(args: list[str]) -> TrainConfig:
@@ -343,11 +322,10 @@ def printed(said: str) -> list[TrainConfig]:
 
 
 @pytest.mark.parametrize("env", ["labelled:Labelled", "memory_chain", "gymnasium:Pendulum-v1"])
-def test_what_is_printed_is_accepted(env: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_printed_is_accepted(env: str, output: Callable[..., str]) -> None:
     """For every need, on tasks in JAX and not, with one choice and with numbers."""
     every = [one.word for one in advice.needs()]
-    assert run(["advise", "--env", env, "--need", *every]) == 0
-    configs = printed(capsys.readouterr().out)
+    configs = printed(output("advise", "--env", env, "--need", *every))
     assert len(configs) > 2 * len(every)
     for config in configs:
         config.validate()
@@ -365,24 +343,21 @@ def test_what_is_printed_is_accepted(env: str, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_gradients_of_the_learner_that_is_used_reach_back(
-    need: list[str], options: str, capsys: pytest.CaptureFixture[str]
+    need: list[str], options: str, output: Callable[..., str]
 ) -> None:
     """A2C learns from rollouts, PPO from sequences; and what the command says is accepted."""
     words = ["advise", "--env", "memory_chain", "--env-options", "memory_length=200", "--need"]
-    assert run([*words, *need]) == 0
-    said = capsys.readouterr().out
+    said = output(*words, *need)
     assert options in said and "gradients go back" not in said
     assert printed(said)
 
 
-def test_longer_than_gradients_reach(capsys: pytest.CaptureFixture[str]) -> None:
+def test_longer_than_gradients_reach(output: Callable[..., str]) -> None:
     words = ["advise", "--env", "memory_chain", "--env-options", "memory_length=999", "--need"]
-    assert run([*words, "cue"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(output(*words, "cue").split())
     assert "--a2c.rollout-length 256 reach: gradients go back 256 steps there" in said
     assert "episodes have up to 1,000: what has to be held for longer is not taught" in said
-    assert run([*words, "recent"]) == 0
-    assert "not taught" not in capsys.readouterr().out
-    assert run(["advise", "--env", "labelled:Labelled", "--env-options", "lengths=[100]"]) == 0
+    assert "not taught" not in output(*words, "recent")
+    said = output("advise", "--env", "labelled:Labelled", "--env-options", "lengths=[100]")
     reach = "--ppo.rollout-length 100 --ppo.sequence-length 100"
-    assert f"--algorithm r2d2, {reach}, more steps" in capsys.readouterr().out
+    assert f"--algorithm r2d2, {reach}, more steps" in said

@@ -52,18 +52,19 @@ def test_degenerate_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "words"),
     [
-        lambda: wilson_interval(3, 2),
-        lambda: wilson_interval(0, 0),
-        lambda: wilson_interval(-1, 2),
-        lambda: wilson_interval(1, 2, 1.0),
-        lambda: bootstrap_interval([]),
-        lambda: bootstrap_interval([1.0, math.nan]),
-        lambda: bootstrap_interval([1.0, 2.0], confidence=0.0),
-        lambda: bootstrap_interval([1.0, 2.0], method="basic"),  # type: ignore[arg-type]
+        (lambda: wilson_interval(3, 2), "successes"),
+        (lambda: wilson_interval(0, 0), "trials"),
+        (lambda: wilson_interval(-1, 2), "successes"),
+        (lambda: wilson_interval(1, 2, 1.0), "confidence"),
+        (lambda: wilson_interval(1, 2, 95), "confidence"),
+        (lambda: bootstrap_interval([]), "one number or more"),
+        (lambda: bootstrap_interval([1.0, math.nan]), "nan"),
+        (lambda: bootstrap_interval([1.0, 2.0], confidence=0.0), "confidence"),
+        (lambda: bootstrap_interval([1.0, 2.0], method="basic"), "'basic'"),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_samples_are_refused(call) -> None:
-    with pytest.raises(UserError):
+def test_impossible_samples_are_refused(call, words: str) -> None:
+    with pytest.raises(UserError, match=words):
         call()

@@ -17,17 +17,13 @@ from clew.run.load import load_agent
 from clew.watch import Caption, Recording, Viewing, play, text_frame, watch_run, write_video
 from clew.watch import video as video_module
 from clew.watch.video import Palette
-
-TINY = "--memory gru --memory-options hidden_size=4 --env-options corridor_length=3 time_limit=7"
-TINY += " --a2c.num-envs 2 --a2c.rollout-length 4 --network.head-size 4 --log-every 2 --steps 80"
+from small_run import TINY_GRU, train_tiny
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a GRU that has hardly learned anything."""
-    folder = tmp_path_factory.mktemp("runs")
-    assert run(["train", *TINY.split(), "--name", "tiny", "--run-dir", str(folder)]) == 0
-    return folder / "tiny"
+    return train_tiny(tmp_path_factory.mktemp("runs"), TINY_GRU)
 
 
 def squares(count: int, size: int = 20) -> list[np.ndarray]:
@@ -210,30 +206,6 @@ def test_an_older_checkpoint(tiny: Path) -> None:
         load_agent(tiny, wanted="77")
     with pytest.raises(UserError, match="seed_index must be below .* seeds, 1, got 1"):
         load_agent(tiny, seed_index=1)
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("watch", "which run?"),
-        ("watch nowhere", "unknown run 'nowhere'"),
-        ("watch {} --fps 0.001", "fps must be between 0.002 and"),
-        ("watch {} --fps 60", "fps must be between 0.002 and 50 here, got 60"),
-        ("watch {} --out a.avi", "a video is a .gif or an .mp4 file"),
-        ("watch {} --out {}/config.json/a.gif", "cannot write"),
-        ("watch {} --episodes 0", "episodes must be an integer of at least 1, got 0"),
-        ("watch {} --influence some", "some"),
-        ("watch {} --checkpoint 99", "unknown checkpoint '99'"),
-    ],
-)
-def test_mistakes_are_one_line(
-    line: str, message: str, tiny: Path, capsys: pytest.CaptureFixture
-) -> None:
-    capsys.readouterr()
-    assert run(line.format(tiny, tiny).split()) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
-    assert message in said.err
 
 
 def test_a_picture_that_stands_for_too_long_is_said(tmp_path: Path) -> None:
