@@ -1,8 +1,6 @@
 """Long cells: runs with checkpoints that a kill, or a larger budget, goes on with."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -27,24 +25,11 @@ from clew.memory.kernels import why_not
 from clew.memory.kernels.build import source_hash
 from clew.run.metrics import read_metrics
 from small_cells import FURTHER, small_cells, timeless
-from worker_processes import workers_of
+from small_study import Killed, stop_at
+from worker_processes import KillWorkers, with_paths
 
 CELL = Cell("gru", "corridor-3", 0)
 PACK = Pack("gru", ("corridor-3",), (0,))
-
-
-class Killed(Exception):
-    """Stands for a kill: nothing after it is done."""
-
-
-def kill_at(share: float):
-    """A listener that kills the training when so much of it is behind."""
-
-    def progress(now: float) -> None:
-        if now >= share:
-            raise Killed
-
-    return progress
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +75,7 @@ def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) 
     job = make_job(small_cells(), PACK, tmp_path)
     for share in (0.3, 0.7):
         with pytest.raises(Killed):
-            run_job(job, kill_at(share))
+            run_job(job, stop_at(share))
     assert checkpoints_of(small_cells(), PACK, tmp_path)
     shares: list[float] = []
     (row,) = run_job(job, shares.append)
@@ -156,38 +141,18 @@ def test_a_curve_without_episodes_says_so() -> None:
 
 @pytest.mark.slow
 def test_a_study_survives_its_workers(tmp_path) -> None:
-    killed: list[int] = []
-
-    class Watch(QuietStudy):
-        """Kills whoever works, once, when half is behind."""
-
-        def message(self, text: str) -> None:
-            """Keeps it."""
-            told.append(text)
-
-        def report(self, standing) -> None:
-            """Kills, and keeps how far the training is from then on."""
-            (after if killed else before).extend(standing.working.values())
-            if not killed and before and max(before) > 0.4:
-                killed.extend(workers_of(os.getpid()))
-                for process in killed:
-                    os.kill(process, signal.SIGKILL)
-
-    told: list[str] = []
-    before: list[float] = []
-    after: list[float] = []
+    watch = KillWorkers()
     study = small_cells(models={"gru": small_cells().models["gru"]}, seeds=(0,), steps=32_000)
-    result = run_study(study, tmp_path, workers=1, progress=Watch())
-    assert killed and len(told) == 1 and "trying that again" in told[0]
-    assert min(share for share in after if share) > 0.35  # it did not begin anew
+    result = run_study(study, tmp_path, workers=1, progress=watch)
+    assert watch.killed and ["trying that again" in text for text in watch.messages] == [True]
+    assert min(share for share in watch.after if share) > 0.35  # it did not begin anew
     assert [row["steps"] for row in result.rows] == [32_000] and not result.failures
 
 
 @pytest.mark.slow
 def test_a_study_that_is_killed_goes_on_within_its_cells(whole, tmp_path) -> None:
     script = str(Path(__file__).parent / "small_cells.py")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = subprocess.Popen([sys.executable, script, str(tmp_path)], env=environment)
+    process = subprocess.Popen([sys.executable, script, str(tmp_path)], env=with_paths())
     while len(list(tmp_path.glob("runs/gru*/checkpoints/update-*.clew"))) < 2:
         assert process.poll() is None
         time.sleep(0.01)

@@ -1,7 +1,6 @@
 """Studies of Gymnasium environments: cells are runs, on the whole machine, and survive kills."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,22 +15,13 @@ from clew.errors import UserError
 from clew.lab.grid import Evaluation, Pack, QuietStudy, read_results, run_study
 from clew.lab.grid.jobs import make_job, run_job
 from pixel_maze import pixel_study
-from worker_processes import processes, workers_of
+from small_study import Killed, stop_at
+from worker_processes import KillWorkers, processes, with_paths, workers_of
 
 
 def test_what_runs_alone_must_be_resumable() -> None:
     with pytest.raises(UserError, match="whole_machine needs a resumable study"):
         pixel_study(evaluation=Evaluation(), resumable=False)
-
-
-class Killed(Exception):
-    """Stands for a kill: nothing after it is done."""
-
-
-def kill_at_half(share: float) -> None:
-    """A listener that kills the training when half of it is behind."""
-    if share >= 0.5:
-        raise Killed
 
 
 def in_turns(**changes: Any) -> Any:
@@ -48,7 +38,7 @@ def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
 
     def listen(share: float) -> None:
         killed.append(share)
-        kill_at_half(share)
+        stop_at(0.5)(share)
 
     with pytest.raises(Killed):
         run_job(job, listen)
@@ -68,35 +58,12 @@ def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
     assert row["further"]["longer"]["length"] == 9
 
 
-class Watch(QuietStudy):
-    """Kills whoever works, once, when half of a training is behind."""
-
-    def __init__(self) -> None:
-        self.killed: list[int] = []
-        self.told: list[str] = []
-        self.after: list[float] = []
-
-    def message(self, text: str) -> None:
-        """Keeps it."""
-        self.told.append(text)
-
-    def report(self, standing: Any) -> None:
-        """Kills, and keeps how far the training is from then on."""
-        shares = list(standing.working.values())
-        if self.killed:
-            self.after += shares
-        elif shares and max(shares) > 0.5:
-            self.killed += workers_of(os.getpid())
-            for process in self.killed:
-                os.kill(process, signal.SIGKILL)
-
-
 @pytest.mark.slow
 def test_a_killed_worker_with_actors_loses_and_repeats_nothing(tmp_path: Path) -> None:
     whole = pixel_study(steps=60_000)
-    watch = Watch()
+    watch = KillWorkers()
     result = run_study(whole, tmp_path, progress=watch)
-    assert len(watch.killed) == 1 and ["trying that again" in t for t in watch.told] == [True]
+    assert len(watch.killed) == 1 and ["trying that again" in t for t in watch.messages] == [True]
     assert max(watch.after) > 0.5 and not result.failures
     rows = read_results(tmp_path)
     assert sorted(row["seed"] for row in rows) == [0, 1]
@@ -107,8 +74,7 @@ def test_a_killed_worker_with_actors_loses_and_repeats_nothing(tmp_path: Path) -
 @pytest.mark.slow
 def test_a_study_that_is_told_to_stop_goes_on(tmp_path: Path) -> None:
     script = [sys.executable, str(Path(__file__).parents[1] / "pixel_maze.py")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = subprocess.Popen([*script, str(tmp_path), "60000"], env=environment)
+    process = subprocess.Popen([*script, str(tmp_path), "60000"], env=with_paths())
     while len(list(tmp_path.glob("runs/*/checkpoints/update-*.clew"))) < 2:
         assert process.poll() is None
         time.sleep(0.05)
