@@ -116,7 +116,8 @@ def main() -> None:
     ]
     without = [
         memoryless_row(policy, difficulty)
-        for policy, difficulty in product(MEMORYLESS, given.difficulties)
+        for policy in MEMORYLESS
+        for difficulty in given.difficulties
         if policy.task in given.tasks
     ]
     data = {"about": {"commit": git_commit()}, "best": bests, "without_memory": without}

@@ -60,7 +60,7 @@ class Counting(Environment):
     def action_space(self) -> spaces.Space:
         return ACTIONS[self.own_actions]
 
-    def observe(self, state):
+    def observe(self, state) -> Any:
         episode, time = state
         return jnp.stack([episode, time, episode % 2]).astype(jnp.float32)
 

@@ -44,7 +44,7 @@ def test_a_number_of_a_square_is_its_row_and_column(adapted: Any) -> None:
 
 
 def test_a_time_limit_is_an_end_and_a_torque_a_torque(adapted: Any) -> None:
-    task = clew.make_env("position_only_pendulum")
+    task: Any = clew.make_env("position_only_pendulum")
     env, key = adapted(task), jax.random.key(0)
     _, state = env.reset_env(key, None)
     state = state._replace(time=np.int32(task.max_steps - 1))
