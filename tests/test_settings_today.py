@@ -60,6 +60,7 @@ STUDIES: dict[str, Study] = {
     "a2c-on-popgym": which_learner.a2c_on_popgym(),
     "arelit-tmaze": arelit_tmaze.STUDY,
     "attention-below": steps_back.elsewhere(),
+    "convolution-and-counts": steps_back.counts(),
     "attention-or-average-rewards": attention_or_average.distributed(),
     "chain-of-sac": which_learner.chain_of_sac(),
     "endless-tmaze": hard_tmazes.endless(),
