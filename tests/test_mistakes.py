@@ -634,13 +634,7 @@ def never_trained(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     assert sorted((folders / "runs").iterdir()) == runs
 
 
-def commands() -> list[Any]:
-    """Every fourth of them is quick; all are among the slow tests."""
-    marks = [[pytest.mark.slow] if index % 4 else [] for index in range(len(COMMANDS))]
-    return [pytest.param(line, marks=mark) for line, mark in zip(COMMANDS, marks, strict=True)]
-
-
-@pytest.mark.parametrize("line", commands())
+@pytest.mark.parametrize("line", COMMANDS)
 def test_a_wrong_command_is_one_line(line: str, capsys: pytest.CaptureFixture) -> None:
     assert run(line.split()) == 2
     said = capsys.readouterr()
