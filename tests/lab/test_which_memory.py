@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import which_memory
+from benchmarks.remembered import called, measures
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.make import env_options
@@ -28,8 +29,33 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_made_of_the_advice() -> None:
-    """Write it anew with `advice.page()` when the advice has changed."""
-    assert (ROOT / "docs" / "which-memory.md").read_text(encoding="utf-8") == advice.page()
+    """`python -m benchmarks.which_memory` writes it anew when the advice has changed."""
+    assert which_memory.PAGE.read_text(encoding="utf-8") == advice.page()
+
+
+def test_the_scores_are_those_of_the_rows() -> None:
+    """The same command writes them when rows were added."""
+    assert which_memory.SCORES.read_text(encoding="utf-8") == which_memory.table(measures())
+
+
+def test_a_ranking_names_who_is_not_told_apart(output: Callable[..., str]) -> None:
+    """Where the means that are printed differ."""
+    score = advice.Score("counts", "return", "rows", "gru", 3, 1.0, 0.9, 1.1, "no")
+    measure = [
+        score,
+        score._replace(memory="lstm", mean=0.999),
+        score._replace(memory="elman", mean=0.9, seeds=1),
+        score._replace(memory="none", mean=-1.0, apart="yes"),
+    ]
+    assert advice.ranking(measure) == (
+        "return, 1 to 3 seeds: gru, lstm 1.00; elman 0.90; none -1.00. "
+        "Not told apart from gru: elman."
+    )
+    assert advice.ranking([score]) == "return, 3 seeds: gru 1.00."
+    said = " ".join(output("advise", "--need", "counts").split())
+    assert "scores: return in POPGym's easy CountRecall, by PPO, 3 seeds: rg_lru -0.19;" in said
+    (need,) = json.loads(output("advise", "--need", "counts", "--json"))["needs"]
+    assert need["scores"][0]["memory"] == "rg_lru" and need["scores"][0]["seeds"] == 3
 
 
 def test_every_task_has_its_needs() -> None:
@@ -274,7 +300,7 @@ def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:
 
 def test_the_picture_shows_the_rows() -> None:
     """Shares between what needs no memory and all right; empty where nobody tried."""
-    found = {column.title.split("\n")[0]: column for column in which_memory.columns()}
+    found = {one.title.split("\n")[0]: one for one in measures()}
     bits, pairs, back = found["one bit"], found["sixteen"], found["three"]
     assert bits.share("rwkv7") > 0.98 and bits.share("mamba2") < 0.05
     assert pairs.share("mlstm") > 0.9 and pairs.share("gru") == 0
@@ -284,11 +310,11 @@ def test_the_picture_shows_the_rows() -> None:
 
 def test_a_memory_of_ones_own_is_a_line_of_the_picture() -> None:
     """By its name in the rows, below the library's."""
-    found = which_memory.columns()
+    found = measures()
     lines = which_memory.tried(found, ["slstm-open"])
     assert [*lines][-1] == "slstm-open" and {*lines} - {"slstm-open"} < {*MEMORIES}
     assert lines["slstm-open"][0] > 0.98 and np.isnan(lines["slstm-open"][1:]).all()
-    assert which_memory.called("mine:Memory") == "memory"
+    assert called("mine:Memory") == "memory"
     with pytest.raises(UserError, match="did you mean 'slstm-open'"):
         which_memory.tried(found, ["slstm-opn"])
 

@@ -72,7 +72,7 @@ def main(args: list[str]) -> int:
     task = AskedTask(command, _own_words(args)) if command.env else None
     found = asked or (task.needs() if task else advice.needs())
     if command.json:
-        needs = [need._asdict() for need in found or advice.needs()]
+        needs = [_json(need) for need in found or advice.needs()]
         print_json({"task": task and task.facts(found), "needs": needs})
     elif task:
         task.show(found, asked=bool(asked))
@@ -386,11 +386,18 @@ def _bounds(values: np.ndarray) -> list[float]:
     return [float(np.min(values)), float(np.max(values))]
 
 
+def _json(need: Need) -> dict[str, Any]:
+    """A need with the scores where it has to be remembered."""
+    scores = [score._asdict() for one in advice.measures_of(need) for score in one]
+    return need._asdict() | {"scores": scores}
+
+
 def _text(need: Need) -> str:
     """A need with its evidence."""
     lines = [
         _said("", f"{need.title} ({need.asks})"),
         _said("  take:      ", need.advice),
+        *(_said("  scores:    ", advice.ranking(one)) for one in advice.measures_of(need)),
         _said("  why:       ", need.why),
         *([_said("  made by:   ", need.made)] if need.made else []),
         _said("  limits:    ", need.limits),

@@ -1,9 +1,10 @@
 """Which memory for what, by what rows of `results/` show; `clew advise` and docs/which-memory.md.
 
-The advice is `advice.toml`, one table for each kind of thing that may have to be remembered. What
-is not known is said so.
+The advice is `advice.toml`, one table for each kind of thing that may have to be remembered, and
+`scores.csv`, which `benchmarks.which_memory` writes from the rows. What is not known is said so.
 """
 
+import csv
 import tomllib
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -14,6 +15,9 @@ from typing import Any, NamedTuple
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, unknown_name
 from clew.files import with_tuples
+
+USUAL = ("gru", "lstm", "none")
+"""Memories that stand beside the highest scores."""
 
 SAME_TASK = (
     *("normalise_observations", "observation_clip", "normalise_rewards", "reward_gamma"),
@@ -80,6 +84,25 @@ class Tried(NamedTuple):
     """Which make it this one."""
 
 
+class Score(NamedTuple):
+    """What a memory at its defaults scored where one kind of thing has to be remembered."""
+
+    need: str
+    """Its word."""
+    measured: str
+    """What the score is."""
+    rows: str
+    """A folder of results/."""
+    memory: str
+    seeds: int
+    mean: float
+    low: float
+    """Of a 95% bootstrap interval over the seeds, and `high`; NaN of one seed."""
+    high: float
+    apart: str
+    """Whether Welch's test tells it from the highest of them at a level of 0.05: yes or no."""
+
+
 @cache
 def _all() -> dict[str, Any]:
     text = (resources.files("clew.lab") / "advice.toml").read_text(encoding="utf-8")
@@ -89,6 +112,41 @@ def _all() -> dict[str, Any]:
 def needs() -> list[Need]:
     """All of them, those with evidence first."""
     return [Need(**with_tuples(one)) for one in _all()["needs"]]
+
+
+@cache
+def scores() -> list[Score]:
+    """All of them, those of a measure from the highest down."""
+    text = (resources.files("clew.lab") / "scores.csv").read_text(encoding="utf-8")
+    return [
+        Score(*words, int(seeds), float(mean), float(low), float(high), apart)
+        for *words, seeds, mean, low, high, apart in csv.reader(text.splitlines()[1:])
+    ]
+
+
+def measures_of(need: Need) -> list[list[Score]]:
+    """The scores where it has to be remembered, measure by measure."""
+    found = [score for score in scores() if score.need == need.word]
+    names = dict.fromkeys(score.measured for score in found)
+    return [[score for score in found if score.measured == name] for name in names]
+
+
+def ranking(measure: list[Score]) -> str:
+    """The means of one measure in a sentence, and which are not told apart from the highest."""
+    means: dict[str, list[str]] = {}
+    for score in measure:
+        means.setdefault(f"{score.mean:.2f}", []).append(score.memory)
+    ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in means.items())
+    (_, *first), *_ = means.values()
+    near = [s.memory for s in measure[1:] if s.apart == "no" and s.memory not in first]
+    line = f"{measure[0].measured}, {_seeds(measure)}: {ranks}."
+    return f"{line} Not told apart from {measure[0].memory}: {', '.join(near)}." if near else line
+
+
+def _seeds(measure: list[Score]) -> str:
+    """How many, of the fewest and the most."""
+    counts = sorted({score.seeds for score in measure})
+    return f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seeds"
 
 
 def tried() -> list[Tried]:
@@ -160,7 +218,7 @@ def page() -> str:
     parts = ["# Which memory?", _all()["before"].strip()]
     rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
     table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
-    parts += ["\n".join(table), _all()["picture"].strip(), _all()["scores"].strip()]
+    parts += ["\n".join(table), _all()["picture"].strip(), _all()["scores"].strip(), _highest()]
     rows = [
         f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
         for one in tried()
@@ -174,11 +232,35 @@ def page() -> str:
             f"## {need.title}",
             f"*{need.asks[0].upper()}{need.asks[1:]}.*",
             f"**Take** {need.advice}.",
+            *filter(None, ["\n".join(map(_ranked, measures_of(need)))]),
             f"{need.why}{known}" + (f" *{need.made}.*" if need.made else ""),
             need.limits,
             f"```sh\n{need.command}\n```",
         ]
     return "\n\n".join([*parts, _all()["after"].strip()]) + "\n"
+
+
+def _ranked(measure: list[Score]) -> str:
+    """The means of one measure as a line of a list, with their rows."""
+    line = ranking(measure)
+    return f"- {line[0].upper()}{line[1:]} ([rows](../results/{measure[0].rows}/README.md))"
+
+
+def _highest() -> str:
+    """The highest scores of the first measure of every need as a table, with the usual ones."""
+    head = ["need", "measured", "seeds", "highest", "second", "third", *USUAL]
+    rows = [head, ["---"] * len(head)]
+    for measure in (found[0] for need in needs() if (found := measures_of(need))):
+        said = {score.memory: _interval(score) for score in measure}
+        best = [f"`{name}` {text}" for name, text in said.items()][:3]
+        usual = [said.get(name, "") for name in USUAL]
+        seeds = _seeds(measure).split(" seeds")[0]
+        rows.append([f"`{measure[0].need}`", measure[0].measured, seeds, *best, *usual])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _interval(score: Score) -> str:
+    return f"{score.mean:.2f} [{score.low:.2f}, {score.high:.2f}]"
 
 
 def _anchor(title: str) -> str:
