@@ -29,6 +29,8 @@ from clew.run.start import read_shared_start
 
 ATTEMPTS = 2
 """How often a pack whose worker dies is started."""
+REPORT_SECONDS = 1.0
+"""Least time between two reports to the listener."""
 
 
 class Failure(NamedTuple):
@@ -233,7 +235,7 @@ def _work(
         event = pool.next(0.2)
         if event is not None and not (event.kind == "died" and stopped()):
             _take(session, event, listener)
-        if time.monotonic() - reported >= 1.0:
+        if time.monotonic() - reported >= REPORT_SECONDS:
             reported = time.monotonic()
             listener.report(_standing(session))
 
