@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from benchmarks.options import described
+from benchmarks.plans import ending_as_commands
 
 from clew import TrainConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
@@ -138,10 +139,16 @@ STAGES = (
 """The most telling first, for what they cost."""
 
 
-if __name__ == "__main__":
+@ending_as_commands()
+def main() -> None:
+    """Runs what is missing of every stage."""
     parser = described(__doc__)
     parser.add_argument("output", nargs="?", default="runs/arelit-tmaze", help="the study's folder")
     folder = parser.parse_args().output
     for stage in STAGES:
         part = STUDY.only([stage.model], [f"corridor-{stage.corridor}"])
         run_study(replace(part, seeds=stage.seeds, steps=stage.steps), folder, workers=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,8 @@
 """Benchmarks that are studies: their agents, and their command line, a plan into a folder."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,16 @@ def agents(
     }
 
 
+@contextmanager
+def ending_as_commands() -> Iterator[None]:
+    """A mistake or Ctrl-C ends the script with a line, as it ends a command of clew."""
+    try:
+        yield
+    except ENDINGS as error:
+        sys.exit(report_error(error))
+
+
+@ending_as_commands()
 def run_plan(
     about: str | None,
     plans: Mapping[str, Callable[[], Study]],
@@ -39,8 +50,7 @@ def run_plan(
 ) -> StudyResult:
     """Runs what is missing of the plan that the command line names, by default the first.
 
-    A mistake ends the script as it ends a command of clew. An added memory has the sizes of its
-    plan, where there are any, else those of POPGym's study.
+    An added memory has the sizes of its plan, where there are any, else those of POPGym's study.
     """
     parser = described(about)
     parser.add_argument("folder")
@@ -52,12 +62,9 @@ def run_plan(
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    try:
-        plan, added = plans[given.plan](), GridOptions(add_memory=tuple(given.add_memory))
-        study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
-        new = [name for name in study.models if name not in plan.models]
-        study = study.only(given.models and [*given.models, *new])
-        study = replace(study, seeds=tuple(range(first, first + given.seeds)))
-        return run_study(study, given.folder, workers=given.workers)
-    except ENDINGS as error:
-        sys.exit(report_error(error))
+    plan, added = plans[given.plan](), GridOptions(add_memory=tuple(given.add_memory))
+    study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
+    new = [name for name in study.models if name not in plan.models]
+    study = study.only(given.models and [*given.models, *new])
+    study = replace(study, seeds=tuple(range(first, first + given.seeds)))
+    return run_study(study, given.folder, workers=given.workers)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.bandit_policies import POLICIES, bandit_policy_returns, best_bandit_return
 from benchmarks.options import described
+from benchmarks.plans import ending_as_commands
 
 from clew import PPOConfig, TrainConfig, WrapperConfig
 from clew.lab.grid import Evaluation, Setting, Study, run_study
@@ -109,7 +110,9 @@ def write_policies(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-if __name__ == "__main__":
+@ending_as_commands()
+def main() -> None:
+    """Trains what the command line names, and looks at the policies once."""
     parser = described(__doc__)
     parser.add_argument("output", type=Path, help="where the studies' folders are")
     parser.add_argument("studies", nargs="+", choices=STUDIES, help="those to train")
@@ -120,3 +123,7 @@ if __name__ == "__main__":
         run_study(STUDIES[name], place / name, workers=1)
     if not (place / "policies.jsonl").exists():
         write_policies(place / "policies.jsonl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
 """Studies of `benchmarks/`: what their command line makes of a plan."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import lists, modern_memories, plans
+from benchmarks import arelit_tmaze, lists, modern_memories, plans, trials
 
 from clew.lab.grid import Study
 
@@ -49,3 +50,19 @@ def test_a_mistake_ends_as_a_command_does(
         asked(monkeypatch, words, "", {"lists": lists.lists})
     (line,) = capsys.readouterr().err.splitlines()
     assert end.value.code == 2 and line.startswith("error: ") and says in line
+
+
+@pytest.mark.parametrize(("script", "words"), [(arelit_tmaze, []), (trials, ["bandit-10"])])
+def test_so_it_does_in_scripts_with_words_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    script: Any,
+    words: list[str],
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["script", str(tmp_path / "file"), *words])
+    with pytest.raises(SystemExit) as end:
+        script.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and line.startswith("error: ") and "file" in line
