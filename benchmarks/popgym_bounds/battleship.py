@@ -5,7 +5,7 @@ from benchmarks.popgym_bounds.bounds import Bounds, Estimate, mean_of
 from jaxtyping import Bool, Float
 
 from clew.envs.popgym import Battleship
-from clew.envs.popgym.battleship import SHIPS, _ways
+from clew.envs.popgym.battleship import SHIPS, ways_to_lie
 
 EPISODES = 1_000
 HIT_WEIGHT = 10.0
@@ -37,7 +37,7 @@ def draw_boards(env: Battleship, rng: np.random.Generator) -> Boards:
 
 def placements(size: int, ship: int) -> Placements:
     """Where a ship of this length can lie, each placement once."""
-    ways = _ways(size, ship)
+    ways = ways_to_lie(size, ship)
     boards = np.zeros((len(ways), size**2))
     np.put_along_axis(boards, ways, 1.0, axis=1)
     return np.unique(boards, axis=0)

@@ -81,7 +81,7 @@ class Battleship(Environment):
     def reset(self, key: Key[Array, ""]) -> tuple[BattleshipState, Int[Array, ""]]:
         squares = jnp.zeros(self.size**2, bool)
         for ship, lay_key in zip(SHIPS, jax.random.split(key, len(SHIPS)), strict=True):
-            ways = jnp.asarray(_ways(self.size, ship))
+            ways = jnp.asarray(ways_to_lie(self.size, ship))
             free = ~jnp.any(squares[ways], axis=1)
             drawn = jax.random.uniform(lay_key, free.shape)
             squares = squares.at[ways[jnp.argmax(jnp.where(free, drawn, -1.0))]].set(True)
@@ -97,7 +97,7 @@ class Battleship(Environment):
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
         squares = np.zeros(self.size**2, bool)
         for ship in SHIPS:
-            ways = _ways(self.size, ship)
+            ways = ways_to_lie(self.size, ship)
             free = ways[~squares[ways].any(axis=1)]
             squares[free[rng.integers(len(free))]] = True
         return {"ships": squares.reshape(self.size, self.size)}
@@ -139,7 +139,7 @@ class Battleship(Environment):
 
 
 @lru_cache(maxsize=16)
-def _ways(size: int, ship: int) -> Int[np.ndarray, "ways ship"]:
+def ways_to_lie(size: int, ship: int) -> Int[np.ndarray, "ways ship"]:
     """The squares of a ship for every first square, axis and direction that has it on the board."""
     found = []
     for row, column in np.ndindex(size, size):
