@@ -28,8 +28,9 @@ are those of the page's folder. Bold marks, line breaks and spaces do not count.
 
     python tests/stated.py results/popgym-easy-ppo/README.md
 
-names what is wrong in pages, and with --write writes what the rows say into them. A new line of a
-table needs its first cell alone: `| lstm |`.
+names what is wrong in pages, and with --write writes what the rows say into them, and into the file
+that a page is made from, if it names one (`made_from = "advice.toml"`). A new line of a table needs
+its first cell alone: `| lstm |`.
 """
 
 import argparse
@@ -163,9 +164,15 @@ def check_page(page: Path) -> list[Wrong]:
     return wrong
 
 
-def written(page: Path) -> str:
-    """The text of a page with what its rows say in place of what it states."""
-    text, stated = page.read_text(), _stated(page)
+def with_source(page: Path) -> list[Path]:
+    """A page, and the file that it is made from, if there is one."""
+    source = _stated(page).get("made_from")
+    return [page, page.parent / source] if source else [page]
+
+
+def written(page: Path, text: str) -> str:
+    """The text of a page, or of its source, with what its rows say in place of what it states."""
+    stated = _stated(page)
     given = _NAMES | {"load": cache(partial(load, page.parent))}
     for table in stated.get("tables", []):
         names = _evaluated(stated.get("names", {}) | table.get("names", {}), given)
@@ -297,8 +304,8 @@ def main(args: list[str]) -> int:
     parser.add_argument("--write", action="store_true", help="write into them what the rows say")
     given = parser.parse_args(args)
     for page in given.pages:
-        if given.write:
-            page.write_text(written(page))
+        for path in with_source(page) if given.write else []:
+            path.write_text(written(page, path.read_text()))
     wrong = [(page, found) for page in given.pages for found in check_page(page)]
     for page, (where, stated, computed) in wrong:
         print(f"{page}: {where}: {stated}" + (f", computed {computed}" if computed else ""))

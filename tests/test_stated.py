@@ -115,6 +115,15 @@ def test_what_the_rows_say_is_written_into_a_page(page: Path, capsys) -> None:
     assert main([str(page), "--write"]) == 0
 
 
+def test_what_the_rows_say_is_written_into_what_a_page_is_made_from(page: Path) -> None:
+    source, stated = page.with_name("said.toml"), stated_beside(page)
+    stated.write_text('made_from = "said.toml"\n' + stated.read_text())
+    source.write_text(f'said = """\n{page.read_text()}"""\n')
+    main([str(page), "--write"])
+    assert source.read_text() == f'said = """\n{page.read_text()}"""\n'
+    assert "second 0.75." in source.read_text()
+
+
 @pytest.mark.parametrize("stated", ["", '[[tables]]\nat = "| agent |"\nstated = ["score"]\n'])
 def test_a_table_of_which_nothing_is_computed_is_named(page: Path, stated: str) -> None:
     """One without a reference, and one whose every column is waived."""
