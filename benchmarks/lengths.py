@@ -53,6 +53,7 @@ OTHERS = tuple(
     if name not in (*FORMS, "none", "hybrid") and "window" not in known_options(name)
 )
 """The other memories whose state has one size."""
+NAMES = (*FORMS, *OTHERS)
 INPUT_SIZE = 16
 PIECE = 16  # kPiece in kernels/native/groups.h: of this many steps a kernel keeps one state
 ROWS = 4  # kRows in kernels/native/groups.h
@@ -82,19 +83,29 @@ QUICK = LengthsPlan(
 QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
 
 
-def chosen(plan: LengthsPlan, names: Sequence[str], lengths: Sequence[int]) -> LengthsPlan:
-    """The plan for these memories and lengths, or its own where there are none.
+def check_names(names: Sequence[str]) -> None:
+    """Refuses a memory that is not among those to measure.
+
+    Raises:
+        UserError: with the nearest one.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise unknown_name("memory to measure", name, NAMES)
+
+
+def chosen(given: argparse.Namespace, plan: LengthsPlan, quick: LengthsPlan) -> LengthsPlan:
+    """What the options ask for: one of these plans, with the memories and lengths that they name.
 
     Raises:
         UserError: for a name that is not among those to measure, or a length below 1.
     """
-    for name in names:
-        if name not in (*FORMS, *OTHERS):
-            raise unknown_name("memory to measure", name, (*FORMS, *OTHERS))
-    for length in lengths:
+    check_names(given.memories)
+    for length in given.lengths:
         require_at_least("lengths", length, 1)
-    memories = tuple(names) or plan.memories
-    return plan._replace(memories=memories, lengths=tuple(lengths) or plan.lengths)
+    plan = quick if given.quick else plan._replace(rounds=given.repeats)
+    memories = tuple(given.memories) or plan.memories
+    return plan._replace(memories=memories, lengths=tuple(given.lengths) or plan.lengths)
 
 
 class Row(NamedTuple):
@@ -323,31 +334,25 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     save(figure, path)
 
 
-def plan_of(given: argparse.Namespace) -> LengthsPlan:
-    """What the options ask for.
-
-    Raises:
-        UserError: for a name that is not among those to measure.
-    """
-    plan = QUICK if given.quick else LengthsPlan(rounds=given.repeats)
-    names = given.memories or ([*FORMS, *OTHERS] if given.every else [])
-    return chosen(plan, names, given.lengths)
-
-
-def options_of() -> argparse.ArgumentParser:
+def options_of(about: str | None) -> argparse.ArgumentParser:
     """What can be chosen."""
-    found = measured.parser(__doc__, repeats=6)
-    found.add_argument("--every", action="store_true", help="measure the other memories too")
+    found = measured.parser(about, repeats=6)
     found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
     return found
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
+    options = options_of(__doc__)
+    options.add_argument(
+        "--every", action="store_const", dest="memories", const=NAMES, help="measure all memories"
+    )
     return measured.run(
-        options_of(),
+        options,
         args,
-        lambda given: report(plan_of(given), 1 if given.quick else 5, log_to_stderr),
+        lambda given: report(
+            chosen(given, LengthsPlan(), QUICK), 1 if given.quick else 5, log_to_stderr
+        ),
         QUICK_NOTE,
     )
 

@@ -8,7 +8,6 @@ scanned over the same chunk, by turns. On a graphics card a scan is a row of sma
 of which waits for the last; a form that is parallel in time is a few large ones.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +20,14 @@ from typing import Any, NamedTuple
 from benchmarks import measured
 from benchmarks.intervals import draw_intervals
 from benchmarks.lengths import (
-    FORMS,
-    OTHERS,
+    NAMES,
     QUICK_NOTE,
     Gradient,
     LengthsPlan,
     call_of,
     chosen,
     compile_gradient,
+    options_of,
     subjects,
     unrolled,
 )
@@ -41,7 +40,7 @@ from clew.memory import scan_steps
 from clew.report.document import Measured, Table, tabulate
 from clew.run.machine import planned_bytes
 
-PLAN = LengthsPlan((256, 1024), envs=8, memories=(*FORMS, *OTHERS))
+PLAN = LengthsPlan((256, 1024), envs=8, memories=NAMES)
 QUICK = SHORTER._replace(lengths=(8, 16))
 """Enough to see that everything works; not to quote."""
 NOTE = (
@@ -165,27 +164,13 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     )
 
 
-def plan_of(given: argparse.Namespace) -> LengthsPlan:
-    """What the options ask for.
-
-    Raises:
-        UserError: for a length below 1, or a name that is not among those to measure.
-    """
-    plan = QUICK if given.quick else PLAN._replace(rounds=given.repeats)
-    return chosen(plan, given.memories, given.lengths)
-
-
-def options_of() -> argparse.ArgumentParser:
-    """What can be chosen."""
-    found = measured.parser(__doc__, repeats=6)
-    found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
-    return found
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
     return measured.run(
-        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+        options_of(__doc__),
+        args,
+        lambda given: report(chosen(given, PLAN, QUICK), log_to_stderr),
+        QUICK_NOTE,
     )
 
 

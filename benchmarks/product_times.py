@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import jax
 from benchmarks import lengths, measured
 from benchmarks.intervals import draw_intervals
-from benchmarks.lengths import FORMS, OTHERS, QUICK_NOTE, compile_gradient, unrolled
+from benchmarks.lengths import NAMES, QUICK_NOTE, check_names, compile_gradient, unrolled
 
 from clew.cli.tables import log as log_to_stderr
-from clew.errors import require_at_least, unknown_name
+from clew.errors import require_at_least
 from clew.lab.bench.machine import device, matrix_product_rate, products_text, until_ready
 from clew.lab.bench.timing import Estimate, by_turns, estimate, seconds_of
 from clew.lab.costs.count import multiply_adds
@@ -31,7 +31,6 @@ from clew.run.machine import planned_bytes
 
 AIM = 2.5
 """Times its own products that a gradient should take at most."""
-NAMES = (*FORMS, *OTHERS)
 
 
 class ProductPlan(NamedTuple):
@@ -153,10 +152,8 @@ def plan_of(given: argparse.Namespace) -> ProductPlan:
     sizes = {"length": given.length, "envs": given.envs, "width": given.width}
     for name, size in sizes.items():
         require_at_least(name, size, 1)
+    check_names(given.memories)
     plan = QUICK if given.quick else ProductPlan(**sizes, rounds=given.repeats)
-    for name in given.memories:
-        if name not in NAMES:
-            raise unknown_name("memory to measure", name, NAMES)
     return plan._replace(memories=tuple(given.memories) or NAMES)
 
 
