@@ -1,6 +1,6 @@
 """What every memory was seen to remember: the scores of rows that are there, by what it takes.
 
-Each measure has agents of one size, learner and budget, of memories at their defaults; nothing is
+Each measure has agents of one width, learner and budget, of memories at their defaults; nothing is
 trained here.
 """
 
@@ -38,7 +38,7 @@ class Measure(NamedTuple):
     """A folder of results/."""
     scores: Scores
     floor: float
-    """What needs no memory."""
+    """What a guess or random actions earn."""
     title: str = ""
     """Of its column in the picture; empty where it has none."""
 

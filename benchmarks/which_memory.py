@@ -4,10 +4,11 @@
     python -m benchmarks.which_memory mine.png --add mine
 
 From the rows that are there; nothing is trained here. A line of the picture is a memory at its
-defaults, a column one thing that had to be remembered. 0 is what needs no memory and 1 all right,
-so that columns of different scores can stand side by side. A memory of your own is a line where its
-rows are among those of `results/`; docs/add-a-memory.md has the commands. Without a path the
-repository's own picture is drawn, and src/clew/lab/scores.csv and docs/which-memory.md are written.
+defaults, a column one thing that had to be remembered. 0 is a guess or random actions and 1 all
+right, so that columns of different scores can stand side by side. A memory of your own is a line
+where its rows are among those of `results/`; docs/add-a-memory.md has the commands. Without a path
+the repository's own picture is drawn, and src/clew/lab/scores.csv and docs/which-memory.md are
+written.
 """
 
 import csv
@@ -15,6 +16,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from benchmarks.heatmap import draw_heatmap
 from benchmarks.options import described
 from benchmarks.remembered import Measure, Scores, measures
@@ -22,7 +24,7 @@ from benchmarks.remembered import Measure, Scores, measures
 from clew.errors import unknown_name
 from clew.lab import advice
 from clew.memory import MEMORIES
-from clew.stats import bootstrap_interval, welch_test
+from clew.stats import bootstrap_interval, holm, welch_test
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "which-memory.png"
@@ -53,7 +55,7 @@ def draw(found: Sequence[Measure], added: Sequence[str], path: Path) -> None:
         "what has to be remembered",
         path,
         best_first=False,
-        label="0: what needs no memory, 1: all right",
+        label="0: a guess or random actions, 1: all right",
     )
 
 
@@ -69,9 +71,10 @@ def table(found: Sequence[Measure]) -> str:
 
 
 def ranked(measure: Measure) -> list[advice.Score]:
-    """Means with intervals, and whether Welch's test tells each from the highest."""
+    """Means with intervals, and which of them are told apart from the highest and from none."""
     scores = {m: values for m, values in measure.scores.items() if m in MEMORIES}
-    first, *_ = names = sorted(scores, key=lambda m: (-sum(scores[m]) / len(scores[m]), m))
+    names = sorted(scores, key=lambda m: (-np.mean(scores[m]), m))
+    from_highest, from_none = (told_apart(scores, other) for other in (names[0], "none"))
     return [
         advice.Score(
             measure.need,
@@ -80,16 +83,24 @@ def ranked(measure: Measure) -> list[advice.Score]:
             name,
             len(scores[name]),
             *bootstrap_interval(scores[name]),
-            "yes" if are_told_apart(scores, first, name) else "no",
+            from_highest.get(name, ""),
+            from_none.get(name, ""),
         )
         for name in names
     ]
 
 
-def are_told_apart(scores: Scores, first: str, other: str) -> bool:
-    """Whether Welch's test does at a level of 0.05; it needs two seeds of both."""
-    enough = min(len(scores[first]), len(scores[other])) > 1
-    return enough and welch_test(scores[first], scores[other]).p < 0.05
+def told_apart(scores: Scores, other: str) -> dict[str, str]:
+    """Whether Welch's tests tell memories from another at 0.05, with Holm's correction.
+
+    Returns:
+        "yes" or "no" by memory, of those that have two seeds or more, as the other has to.
+    """
+    if len(scores.get(other, ())) < 2:
+        return {}
+    names = [name for name, values in scores.items() if name != other and len(values) > 1]
+    p_values = holm([welch_test(scores[name], scores[other]).p for name in names])
+    return {name: "yes" if p < 0.05 else "no" for name, p in zip(names, p_values, strict=True)}
 
 
 def main() -> None:

@@ -38,18 +38,28 @@ def test_the_scores_are_those_of_the_rows() -> None:
     assert which_memory.SCORES.read_text(encoding="utf-8") == which_memory.table(measures())
 
 
+def test_few_seeds_are_not_told_apart_from_others() -> None:
+    """Nor is a single one asked about; and what is tested together is corrected together."""
+    scores = {"gru": [1.0, 1.1, 0.9], "lstm": [0.5, 0.6, 0.4], "none": [0.0], "s5": [0.98, 1, 1.1]}
+    assert which_memory.told_apart(scores, "gru") == {"lstm": "yes", "s5": "no"}
+    assert which_memory.told_apart(scores, "none") == {}
+    many = scores | {f"other-{i}": [1.0, 1.1, 0.9] for i in range(20)}
+    assert which_memory.told_apart(many, "gru")["lstm"] == "no"
+
+
 def test_a_ranking_names_who_is_not_told_apart(output: Callable[..., str]) -> None:
     """Where the means that are printed differ."""
-    score = advice.Score("counts", "return", "rows", "gru", 3, 1.0, 0.9, 1.1, "no")
+    score = advice.Score("counts", "return", "rows", "gru", 3, 1.0, 0.9, 1.1, "", "yes")
     measure = [
         score,
-        score._replace(memory="lstm", mean=0.999),
-        score._replace(memory="elman", mean=0.9, seeds=1),
-        score._replace(memory="none", mean=-1.0, apart="yes"),
+        score._replace(memory="lstm", mean=0.999, from_highest="no"),
+        score._replace(memory="elman", mean=0.9, seeds=2, from_highest="no"),
+        score._replace(memory="s5", mean=-0.9, from_highest="yes", from_none="no"),
+        score._replace(memory="none", mean=-1.0, from_highest="yes", from_none=""),
     ]
     assert advice.ranking(measure) == (
-        "return, 1 to 3 seeds: gru, lstm 1.00; elman 0.90; none -1.00. "
-        "Not told apart from gru: elman."
+        "return, 2 to 3 seeds: gru, lstm 1.00; elman 0.90; s5 -0.90; none -1.00. "
+        "Not told apart from gru: elman; from none: s5."
     )
     assert advice.ranking([score]) == "return, 3 seeds: gru 1.00."
     said = " ".join(output("advise", "--need", "counts").split())
@@ -299,7 +309,7 @@ def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:
 
 
 def test_the_picture_shows_the_rows() -> None:
-    """Shares between what needs no memory and all right; empty where nobody tried."""
+    """Shares between a guess and all right; empty where nobody tried."""
     found = {one.title.split("\n")[0]: one for one in measures()}
     bits, pairs, back = found["one bit"], found["sixteen"], found["three"]
     assert bits.share("rwkv7") > 0.98 and bits.share("mamba2") < 0.05

@@ -99,8 +99,11 @@ class Score(NamedTuple):
     low: float
     """Of a 95% bootstrap interval over the seeds, and `high`; NaN of one seed."""
     high: float
-    apart: str
-    """Whether Welch's test tells it from the highest of them at a level of 0.05: yes or no."""
+    from_highest: str
+    """Whether Welch's test with Holm's correction tells it from the highest mean at a level of
+    0.05: yes or no; empty where it cannot be asked."""
+    from_none: str
+    """The same of an agent without memory."""
 
 
 @cache
@@ -119,8 +122,10 @@ def scores() -> list[Score]:
     """All of them, those of a measure from the highest down."""
     text = (resources.files("clew.lab") / "scores.csv").read_text(encoding="utf-8")
     return [
-        Score(*words, int(seeds), float(mean), float(low), float(high), apart)
-        for *words, seeds, mean, low, high, apart in csv.reader(text.splitlines()[1:])
+        Score(*words, int(seeds), float(mean), float(low), float(high), from_highest, from_none)
+        for *words, seeds, mean, low, high, from_highest, from_none in csv.reader(
+            text.splitlines()[1:]
+        )
     ]
 
 
@@ -132,15 +137,25 @@ def measures_of(need: Need) -> list[list[Score]]:
 
 
 def ranking(measure: list[Score]) -> str:
-    """The means of one measure in a sentence, and which are not told apart from the highest."""
-    means: dict[str, list[str]] = {}
+    """The means of one measure, and which are not told apart from the highest and from none.
+
+    Those whose printed mean is the same go without saying.
+    """
+    groups: dict[str, list[str]] = {}
     for score in measure:
-        means.setdefault(f"{score.mean:.2f}", []).append(score.memory)
-    ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in means.items())
-    (_, *first), *_ = means.values()
-    near = [s.memory for s in measure[1:] if s.apart == "no" and s.memory not in first]
+        groups.setdefault(f"{score.mean:.2f}", []).append(score.memory)
+    ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in groups.items())
+    alike = {
+        measure[0].memory: [score.memory for score in measure if score.from_highest == "no"],
+        "none": [score.memory for score in measure if score.from_none == "no"],
+    }
+    said = []
+    for other, names in alike.items():
+        same = next((group for group in groups.values() if other in group), [])
+        if near := [name for name in names if name not in same]:
+            said.append(f"from {other}: {', '.join(near)}")
     line = f"{measure[0].measured}, {_seeds(measure)}: {ranks}."
-    return f"{line} Not told apart from {measure[0].memory}: {', '.join(near)}." if near else line
+    return f"{line} Not told apart {'; '.join(said)}." if said else line
 
 
 def _seeds(measure: list[Score]) -> str:
