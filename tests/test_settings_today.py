@@ -97,6 +97,7 @@ STUDIES: dict[str, Study] = {
     "tmaze-120-longer": which_learner.tmaze_120_longer(),
     "tmaze-200": tmaze_200.tmaze_200(),
     "trials/bandit-10": trials.STUDIES["bandit-10"],
+    "what-counts": steps_back.parts(),
     "which-learner": which_learner.defaults(),
 }
 """What the commands of results pages run, by folder."""
