@@ -121,12 +121,11 @@ def needs() -> list[Need]:
 def scores() -> list[Score]:
     """All of them, those of a measure from the highest down."""
     text = (resources.files("clew.lab") / "scores.csv").read_text(encoding="utf-8")
-    return [
-        Score(*words, int(seeds), float(mean), float(low), float(high), from_highest, from_none)
-        for *words, seeds, mean, low, high, from_highest, from_none in csv.reader(
-            text.splitlines()[1:]
-        )
-    ]
+    return [_score(**row) for row in csv.DictReader(text.splitlines())]
+
+
+def _score(seeds: str, mean: str, low: str, high: str, **words: str) -> Score:
+    return Score(seeds=int(seeds), mean=float(mean), low=float(low), high=float(high), **words)
 
 
 def measures_of(need: Need) -> list[list[Score]]:
