@@ -37,9 +37,9 @@ in `benchmarks.popjaxrl.their_settings`, which earned no more alone either (0.34
 entropy bonus and gradients that reach back 80 steps in place of 32. Expected: above 0.40, and not
 told apart from popjaxrl's.
 
-It is 0.42, beside popjaxrl's 0.42. But three seeds of the settings alone tell little: 0.35, 0.28 and
-0.38. So "gru-settings", these with the same five seeds as the others, says what the encoder adds
-to them, by Welch's 95% interval. Expected: it adds 0.07, and the interval leaves out 0.
+It is 0.42, beside popjaxrl's 0.42. But three seeds of the settings alone tell little: 0.35, 0.28
+and 0.38. So "gru-settings", these with the same five seeds as the others, says what the encoder
+adds to them, by Welch's 95% interval. Expected: it adds 0.07, and the interval leaves out 0.
 
 It goes on where it stopped.
 """
