@@ -33,7 +33,7 @@ from benchmarks import (
     trials,
     which_learner,
 )
-from benchmarks.popjaxrl import their_settings
+from benchmarks.popjaxrl import bandit, their_settings
 
 from clew.cli.parse import parse
 from clew.cli.train import TrainCommand, default_command
@@ -84,6 +84,7 @@ STUDIES: dict[str, Study] = {
     "pixel-maze": pixel_maze.pixel_maze(),
     "popgym-easy-a2c": popgym.study(learner="a2c"),
     "popgym-easy-ppo": popgym.study(),
+    "popgym-popjaxrl/bandit": bandit.bandit(),
     "popgym-popjaxrl": their_settings.their_settings(),
     "popgym-popjaxrl/ends": their_settings.ends(),
     "popgym-medium-ppo": replace(popgym.study("medium"), steps=5_000_000),

@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--width", type=int, default=64, help="units of the GRU; published: 256")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--change", default="{}", help="further settings, as JSON")
     given = parser.parse_args()
     wanted = {"width": given.width, "changes": SCALED | json.loads(given.change)}
@@ -165,7 +166,8 @@ def main() -> None:
         known = [
             row["seed"] for row in file.rows if row.items() >= (wanted | {"setting": task}).items()
         ]
-        seeds = [seed for seed in range(given.seeds) if seed not in known]
+        wished = range(given.first, given.first + given.seeds)
+        seeds = [seed for seed in wished if seed not in known]
         rows: list[dict[str, Any]] = []
         try:
             for rows in train(task, **wanted, seeds=seeds) if seeds else ():

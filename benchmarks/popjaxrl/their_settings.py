@@ -10,8 +10,10 @@ layer of 64 units, as popjaxrl's, in place of two; in the plan "ends" the time l
 nothing follows, as gymnax 0.0.6 says. It goes on where it stopped.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 import jax.numpy as jnp
 from benchmarks.plans import run_plan
@@ -34,29 +36,32 @@ SETTINGS = PPOConfig(
     value_clip=0.2,
     entropy_cost=0.0,
 )
+P = ParamSpec("P")
 TASKS = ("multiarmed-bandit", "position-only-pendulum", "noisy-position-only-cartpole")
 
 
-def an_end(transition: Transition) -> Transition:
-    """With a time limit that is an end."""
-    ended = transition.terminated | transition.truncated
-    return transition._replace(terminated=ended, truncated=jnp.zeros_like(ended))
+def ending(step: Callable[P, tuple[Any, Transition]]) -> Callable[P, tuple[Any, Transition]]:
+    """A task's step, with a time limit that is an end."""
+
+    @wraps(step)
+    def ended(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Transition]:
+        state, transition = step(*args, **kwargs)
+        over = transition.terminated | transition.truncated
+        return state, transition._replace(terminated=over, truncated=jnp.zeros_like(over))
+
+    return ended
 
 
 class EndingBandit(MultiarmedBandit):
     """`multiarmed_bandit`, after whose last pull nothing is expected."""
 
-    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Transition]:
-        state, transition = super().step(state, action, key)
-        return state, an_end(transition)
+    step = ending(MultiarmedBandit.step)
 
 
 class EndingPendulum(PositionOnlyPendulum):
     """`position_only_pendulum`, after whose last step nothing is expected."""
 
-    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Transition]:
-        state, transition = super().step(state, action, key)
-        return state, an_end(transition)
+    step = ending(PositionOnlyPendulum.step)
 
 
 def their_settings() -> Study:
