@@ -113,7 +113,22 @@ def test_a_dict_on_any_leading_axes(encoder: str) -> None:
     plain = {"camera": picture, "direction": 4, "speed": 4, "keys": 3, "cards": 5}
     sizes = deep if encoder in ("auto", "mlp") else plain
     sizes |= {"camera": {"mlp": layers, "none": picture}.get(encoder, 5)}
-    assert made.output_size == sum(sizes.values()) + 5 + 1
+    size = sum(sizes.values()) + 5 + 1
+    read: Any = made.first if encoder == "joint" else made
+    assert read.output_size == size
+    assert made.output_size == (layers if encoder == "joint" else size)
+
+
+def test_joint_layers_read_all_entries() -> None:
+    """As of one vector of them, in the order of their names."""
+    space = spaces.Dict(speed=spaces.Box(-1.0, 1.0, (2,)), previous_action=spaces.Discrete(3))
+    made: Any = make_encoder(space, EncoderConfig("joint", encoder_size=6), key=KEY)
+    first, second = (np.asarray(layer.weight) for layer in made.second.layers)
+    assert first.shape == (5, 6) and second.shape == (6, 6)
+    y = made({"speed": jnp.array([0.5, -1.0]), "previous_action": jnp.array(1)})
+    x = np.array([0.0, 1.0, 0.0, 0.5, -1.0])
+    expected = np.maximum(np.maximum(x @ first, 0) @ second, 0)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_entries_stand_in_the_order_of_their_names() -> None:

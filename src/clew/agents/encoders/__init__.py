@@ -1,5 +1,6 @@
 """What reads an observation before the memory, by the space that an environment declares."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import jax
@@ -61,6 +62,8 @@ def make_encoder(
     | MultiBinary | as it is | layers | as it is | layers |
     | Dict | its entries, concatenated in order of their names | | | |
 
+    joint reads all of it together: as none, but pictures by impala, and then layers.
+
     A picture is a Box of 3 axes, or of 2 if it is bytes, with both sides at least 32, or 8 with
     impala; with impala or nature an observation that is no dict is one whatever its sides. Bytes of
     pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
@@ -79,6 +82,10 @@ def make_encoder(
         encoder = _make_own(space, config, key)
     else:
         encoder = _make(space, config, key, "the observation", alone=True)
+    if config.encoder == "joint":
+        deep = replace(config, encoder="mlp")
+        layers = _dense((encoder.output_size,), deep, initial.beside(key, 2), 1.0)
+        encoder = Chain(encoder, layers)
     projection = norm = None
     size = encoder.output_size
     if config.encoder_projection > 0:
@@ -129,7 +136,7 @@ def _make(
     picture = isinstance(space, spaces.Box) and _is_picture(space, least)
     if config.encoder in CONVOLUTIONAL and (picture or alone):
         return _make_convolutional(space, config, key, config.encoder)
-    if config.encoder == "auto" and picture:
+    if config.encoder in ("auto", "joint") and picture:
         return _make_convolutional(space, config, key, "impala")
     scale = 1.0 / 255.0 if picture and space.dtype == np.uint8 else 1.0
     return _dense(space.shape, config, key, scale)

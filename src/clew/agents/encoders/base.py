@@ -19,7 +19,7 @@ from clew.names import is_reference, recorded_name
 
 Module = TypeVar("Module", bound=eqx.Module)
 
-ENCODERS = ("none", "mlp", "impala", "nature", "auto")
+ENCODERS = ("none", "mlp", "impala", "nature", "auto", "joint")
 NONLINEARITIES = ("relu", "elu")
 PRECISIONS = ("float32", "bfloat16", "float16")
 CHANNELS = {"impala": (16, 32, 32), "nature": (32, 64, 64)}
@@ -35,6 +35,7 @@ class EncoderConfig:
     encoder: str = "none"
     """What reads the observation before the memory: none; mlp, layers of x W + b with a relu;
     impala or nature, convolutions for pictures; auto, impala for pictures and mlp for the rest;
+    joint, the mlp over all entries of a dict together, with impala for pictures before it;
     or module:Class, an encoder of your own, called with the whole observation's space and a key."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of an encoder of your own."""

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from clew.agents.encoders.base import AbstractEncoder, activate, flat, in_precision
 from clew.memory.parts import initial
@@ -148,5 +148,5 @@ class Chain(AbstractEncoder):
     def __init__(self, first: AbstractEncoder, second: AbstractEncoder):
         self.first, self.second, self.output_size = first, second, second.output_size
 
-    def __call__(self, x: Array) -> Float[Array, "*lead out"]:
+    def __call__(self, x: PyTree[Array]) -> Float[Array, "*lead out"]:
         return self.second(self.first(x))
