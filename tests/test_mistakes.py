@@ -83,6 +83,12 @@ COMMANDS = {
     "train --norm-reward": "clew calls it --wrappers.normalise-rewards.",
     "train --env-id tmaze": "clew calls it --env.",
     "train --exp-name a": "clew calls it --name.",
+    "train --n-timesteps 1e6": "clew calls it --steps.",
+    "train --eval-freq 1000": "clew calls it --log-every (the best agent by these rows is kept;",
+    "train --save-freq 1000": "clew calls it --checkpoint-seconds (seconds, not steps).",
+    "train --lstm-hidden-size 64": "clew calls it --memory-options (hidden_size=64).",
+    "train --track": "clew calls it --loggers (wandb).",
+    "train --wandb-project-name a": "clew calls it --wandb.project.",
     f"train --env {POLE} --ent-coef 0.01": "clew calls it --ppo.entropy-cost.",
     f"train --env {POLE} --n-steps 5": "clew calls it --ppo.rollout-length.",
     "train --algorithm ppo --lr 1": "clew calls it --ppo.learning-rate.",
@@ -473,6 +479,26 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an option's name as a number": (lambda: validated(memory_options={1: 2}), "strings as keys"),
     "an unknown task": (lambda: validated(env="tmace"), "did you mean 'tmaze'"),
+    "another library's setting of a group": (
+        lambda: clew.PPOConfig(n_steps=128),
+        "unknown setting of PPOConfig 'n_steps': clew calls it rollout_length",
+    ),
+    "another library's setting of a wrapper": (
+        lambda: clew.WrapperConfig(norm_obs=True),
+        "clew calls it normalise_observations",
+    ),
+    "a setting of a group that there is not": (
+        lambda: clew.PPOConfig(epoch=1),
+        "unknown setting of PPOConfig 'epoch'; did you mean 'epochs'",
+    ),
+    "another library's setting of a run": (
+        lambda: clew.TrainConfig(total_timesteps=5),
+        "unknown setting 'total_timesteps': clew calls it steps",
+    ),
+    "another library's setting of a learner, in a run": (
+        lambda: clew.TrainConfig(n_steps=5),
+        r"n_steps belongs to a group of settings: a2c=clew.A2CConfig\(rollout_length=...\) or ppo=",
+    ),
     "settings of PPO for A2C": (
         lambda: trained(ppo=clew.PPOConfig(num_envs=4), steps=2048),
         "ppo.num_envs would change nothing",
@@ -505,6 +531,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "load nowhere": (lambda: clew.load("nowhere"), "unknown run"),
     "load another seed": (lambda: clew.load("good", 1), "seed_index must be below"),
     "load seed -1": (lambda: clew.load("good", -1), "seed_index must be an integer of at least 0"),
+    "load an unknown checkpoint": (
+        lambda: clew.load("good", checkpoint="99"),
+        "unknown checkpoint '99'",
+    ),
     "load nothing": (lambda: clew.load(None), "path"),
     "a policy of an unknown checkpoint": (
         lambda: clew.load_policy("good", checkpoint="99"),

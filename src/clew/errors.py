@@ -9,7 +9,9 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import FrozenInstanceError
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
+
+from clew.other_names import meanings, note
 
 
 class UserError(ValueError):
@@ -22,6 +24,14 @@ class UserError(ValueError):
 
 class Settings(Protocol):
     """A group of settings: a frozen dataclass, that says what is wrong with its values."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Refuses a setting that there is not, with what it is called here or the nearest ones."""
+        for name in settings.keys() - cls.__dataclass_fields__.keys():
+            raise unknown_setting(f"setting of {cls.__name__}", name, cls.__dataclass_fields__)
+        return super().__new__(cls)
 
     def validate(self) -> None:
         """Refuses impossible settings.
@@ -142,6 +152,15 @@ def counted(count: int, noun: str) -> str:
 def one_line(value: Any, length: int = 60) -> str:
     """The start of a value as Python writes it, on one line, for messages."""
     return " ".join(repr(value).split())[:length]
+
+
+def unknown_setting(kind: str, name: str, valid: Iterable[str]) -> UserError:
+    """As `unknown_name`; a name of another library ends with what the setting is called here."""
+    valid = [*valid]
+    for meant in meanings(name):
+        if meant in valid:
+            return UserError(f"unknown {kind} {name!r}: clew calls it {meant}{note(name)}")
+    return unknown_name(kind, name, valid)
 
 
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> UserError:

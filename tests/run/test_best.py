@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -129,7 +130,9 @@ def test_every_command_on_a_run_takes_it(
     found = load_run(trained, "best")
     scores = checkpoint.read(trained / "checkpoints" / checkpoint.BEST).meta["seeds"]
     assert found.updates == [update for update, _ in scores]
-    assert load_agent(trained, 1, "best.clew").update == found.updates[1]
+    best = load_agent(trained, 1, "best.clew")
+    assert best.update == found.updates[1]
+    assert eqx.tree_equal(clew.load(trained, 1, checkpoint="best"), best.agent)
     result = clew.evaluate(trained, episodes=20, checkpoint="best")
     assert result.steps == max(found.updates) * STEPS_PER_UPDATE
     start = str(trained / "checkpoints" / checkpoint.BEST)

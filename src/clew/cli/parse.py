@@ -23,8 +23,8 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from clew.cli.other_names import here, migrated, note
 from clew.errors import UserError
+from clew.other_names import here, migrated, note
 from clew.pairs import parse_pairs, written
 
 T = TypeVar("T")

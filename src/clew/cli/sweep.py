@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clew.cli.other_names import here, note
 from clew.cli.study_output import chosen_workers, study_listener
 from clew.cli.tables import over_seeds, print_json, show_table
 from clew.cli.train import Memories, on_algorithm, parse_training
@@ -13,6 +12,7 @@ from clew.errors import UserError
 from clew.lab.sweep.space import Range, Vary, known_settings
 from clew.lab.sweep.storage import import_optuna
 from clew.lab.sweep.sweep import Sweep, SweepResult, run_sweep
+from clew.other_names import here, note
 from clew.output import say
 from clew.pairs import parse_value
 from clew.run.config import TrainConfig

@@ -32,11 +32,13 @@ from clew.errors import (
     require_rate,
     together,
     unknown_name,
+    unknown_setting,
 )
 from clew.files import with_lists, with_tuples
 from clew.interact.task import HostConfig
 from clew.memory import MEMORIES
 from clew.names import is_reference, recorded_name
+from clew.other_names import OTHER_NAMES, note
 from clew.run.asynchronous.settings import PLACE, AsyncConfig
 from clew.run.defaults import ENV, MEMORY_OPTIONS, DefaultOptions, defaults_for, memory_defaults
 from clew.run.loggers import WandbConfig, check_loggers
@@ -83,11 +85,13 @@ def _python_numbers(value: Any) -> Any:
 
 
 def _unknown_setting(name: str) -> UserError:
-    groups = {group: kind for group, kind in _GROUPS.items() if name in _hints(kind)}
+    meant = OTHER_NAMES.get(name, name)
+    groups = {group: kind for group, kind in _GROUPS.items() if meant in _hints(kind)}
     if groups:
-        having = (f"{group}=clew.{kind.__name__}({name}=...)" for group, kind in groups.items())
-        return UserError(f"{name} belongs to a group of settings: {' or '.join(having)}")
-    return unknown_name("setting", name, _hints(TrainConfig))
+        having = (f"{group}=clew.{kind.__name__}({meant}=...)" for group, kind in groups.items())
+        where = f"{name} belongs to a group of settings: {' or '.join(having)}"
+        return UserError(where + note(name))
+    return unknown_setting("setting", name, _hints(TrainConfig))
 
 
 @dataclass(frozen=True)

@@ -38,19 +38,23 @@ class EvalResult(NamedTuple):
         return self.pooled.get("success")
 
 
-def load(path: str | Path, seed_index: int = 0, *, trust: bool = False) -> Agent:
-    """The agent of a run, from its newest good checkpoint.
+def load(
+    path: str | Path, seed_index: int = 0, *, checkpoint: str = "", trust: bool = False
+) -> Agent:
+    """The agent of a run.
 
     Args:
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
+        checkpoint: its file name or update, or "best", the best agent so far (see
+            `clew.run.best`); empty takes the newest good one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
         UserError: if there is no such run or seed, or no usable checkpoint; or the run names code,
             and is neither trusted nor trained here.
     """
-    return load_agent(path, seed_index, trust=trust).agent
+    return load_agent(path, seed_index, checkpoint, trust=trust).agent
 
 
 def evaluate(

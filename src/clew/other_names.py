@@ -1,4 +1,4 @@
-"""Other names of options: what earlier versions called them, and what other libraries do.
+"""Other names of settings: what earlier versions called them, and what other libraries do.
 
 The latter are hints for who comes from Stable-Baselines3 or CleanRL.
 """
@@ -14,19 +14,25 @@ OTHER_NAMES = {
     "buffer_size": "replay_steps",
     "capture_video": "video_every",
     "clip_coef": "clip_ratio",
+    "clip_obs": "observation_clip",
     "clip_range": "clip_ratio",
     "clip_range_vf": "value_clip",
+    "clip_reward": "reward_clip",
     "clip_vloss": "value_clip",
     "ent_coef": "entropy_cost",
     "env_id": "env",
+    "eval_freq": "log_every",
     "exp_name": "name",
     "gae_lambda": "lam",
     "log_dir": "run_dir",
     "lr": "learning_rate",
+    "lstm_hidden_size": "memory_options",
+    "max_episode_steps": "time_limit",
     "n_envs": "num_envs",
     "n_epochs": "epochs",
     "n_seeds": "seeds",
     "n_steps": "rollout_length",
+    "n_timesteps": "steps",
     "norm_adv": "advantage_normalisation",
     "norm_obs": "normalise_observations",
     "norm_reward": "normalise_rewards",
@@ -34,18 +40,25 @@ OTHER_NAMES = {
     "num_minibatches": "minibatches",
     "num_seeds": "seeds",
     "num_steps": "rollout_length",
+    "save_freq": "checkpoint_seconds",
     "tau": "polyak",
     "tensorboard_log": "loggers",
     "timesteps": "steps",
     "total_timesteps": "steps",
+    "track": "loggers",
     "update_epochs": "epochs",
     "vf_coef": "value_cost",
+    "wandb_project_name": "project",
 }
 """Their name to the field's name here."""
 
 NOTES = {
     "batch_size": "how many there are, not their size",
-    "tensorboard_log": "--loggers tensorboard; the events are in the run's folder",
+    "eval_freq": "the best agent by these rows is kept; clew evaluate plays fresh episodes",
+    "lstm_hidden_size": "hidden_size=64",
+    "save_freq": "seconds, not steps",
+    "tensorboard_log": "tensorboard; the events are in the run's folder",
+    "track": "wandb",
 }
 """What else differs."""
 
@@ -61,6 +74,11 @@ def migrated(args: Sequence[str]) -> list[str]:
     return words
 
 
+def meanings(name: str) -> tuple[str, ...]:
+    """What a setting of another library may be called here; n_steps is n_step in R2D2."""
+    return name, name.removesuffix("s"), OTHER_NAMES.get(name, name)
+
+
 def here(given: str, options: list[str], prefer: str = "") -> list[str]:
     """The options of this library that mean what another library's option does.
 
@@ -72,7 +90,7 @@ def here(given: str, options: list[str], prefer: str = "") -> list[str]:
     group, dot, name = given.lstrip("-").replace("-", "_").rpartition(".")
     prefer = f"--{group}." if dot else prefer
     found: list[str] = []
-    for meant in (name, name.removesuffix("s"), OTHER_NAMES.get(name, name)):  # n_steps is n_step
+    for meant in meanings(name):
         ending = meant.replace("_", "-")
         named = [o for o in options if o.removeprefix("--").split(".")[-1] == ending]
         preferred = [option for option in named if prefer and option.startswith(prefer)]
