@@ -295,7 +295,7 @@ COMMANDS = {
     "runs --run-dir good-file": "good-file",
     "compare": "which runs?",
     "compare nowhere": "unknown run 'nowhere'",
-    "compare good --out picture.pdf": "--out must be a .png file",
+    "compare good --out picture.jpeg": "--out must be a .png, .pdf or .svg file",
     "compare bare": "has no metrics",
     "compare good broken": "has no metrics",
     # Listing, checking, counting.

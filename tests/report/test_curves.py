@@ -48,6 +48,8 @@ def test_pictures_are_written_whole(tmp_path: Path) -> None:
     both = plot_runs({"a": rows, "b": ROWS[2:]}, tmp_path / "pictures/ab.png")
     for path in (one, both):
         assert path.read_bytes().startswith(b"\x89PNG")
+    for name, begins in (("ab.pdf", b"%PDF"), ("ab.svg", b"<?xml")):
+        assert plot_runs({"a": rows}, tmp_path / name).read_bytes().startswith(begins)
     assert not list(tmp_path.rglob("*.writing"))
 
 

@@ -42,7 +42,7 @@ class CompareCommand:
     run_dir: str = "runs"
     """Folder that holds the folders of runs."""
     out: str = ""
-    """The picture, a .png file; empty is compare.png in the folder of runs."""
+    """The picture, a .png, .pdf or .svg file; empty is compare.png in the folder of runs."""
     title: str = ""
     """Title of the picture; empty names the tasks."""
     json: bool = False
@@ -67,8 +67,8 @@ def main(args: list[str]) -> int:
     if not command.runs:
         raise UserError("which runs? clew compare RUN RUN ...; clew runs lists them")
     out = Path(command.out or Path(command.run_dir) / "compare.png")
-    if out.suffix != ".png":
-        raise UserError(f"--out must be a .png file, got {command.out}")
+    if out.suffix not in (".png", ".pdf", ".svg"):
+        raise UserError(f"--out must be a .png, .pdf or .svg file, got {command.out}")
     from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
 
     found = {name: _find(name, command) for name in command.runs}

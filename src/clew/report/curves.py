@@ -61,7 +61,8 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
 def plot_runs(rows: Runs, path: Path, title: str | None = None) -> Path:
     """Draws success and return of several runs in one picture: thin lines are seeds, thick means.
 
-    The picture is a PNG, whose path is returned; its title is that of the labels by default.
+    The picture is a PNG, or a PDF or SVG where the path ends so; the path is returned. The title is
+    that of the labels by default.
     """
     return save(runs_figure(rows, title), path)
 

@@ -27,6 +27,7 @@ MODEL_COLOURS = (*COLOURS, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p")
 """One more than the colours, so that 72 models look different."""
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
+VECTOR = (".pdf", ".svg")
 SMALL = 8.0
 """Points of the text in panels."""
 GRID = "#e6e6e6"
@@ -85,11 +86,12 @@ def number_log_axis(axis: Axis) -> None:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Writes the figure as PNG, atomically, and returns the path."""
+    """Writes the figure, atomically, and returns the path: as PNG, unless it ends in `VECTOR`."""
     path = Path(path)
+    kind = path.suffix[1:] if path.suffix in VECTOR else "png"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
-    tidy(figure).savefig(drawn, dpi=150, format="png")
+    tidy(figure).savefig(drawn, dpi=150, format=kind)
     write_file(path, [drawn.getbuffer()])
     return path
 
