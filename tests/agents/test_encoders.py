@@ -99,7 +99,7 @@ def test_parameters_are_as_many_as_published() -> None:
 def test_a_dict_on_any_leading_axes(encoder: str) -> None:
     """Every entry by name; a chunk equals its elements, in one call and under vmap."""
     config = EncoderConfig(encoder, **SMALL)
-    made = make_encoder(MIXED, config, key=KEY)
+    made: Any = make_encoder(MIXED, config, key=KEY)
     chunk = sample(MIXED, (3, 2))
     call = eqx.filter_jit(lambda encoder, x: encoder(x))
     y = call(made, chunk)
@@ -114,7 +114,7 @@ def test_a_dict_on_any_leading_axes(encoder: str) -> None:
     sizes = deep if encoder in ("auto", "mlp") else plain
     sizes |= {"camera": {"mlp": layers, "none": picture}.get(encoder, 5)}
     size = sum(sizes.values()) + 5 + 1
-    read: Any = made.first if encoder == "joint" else made
+    read = made.first if encoder == "joint" else made
     assert read.output_size == size
     assert made.output_size == (layers if encoder == "joint" else size)
 
