@@ -18,7 +18,7 @@ import clew.cli
 from clew.cli import COMMANDS, run
 from clew.cli.compare import _labels
 from clew.cli.parse import field_docs, option_names, value_before_parsing
-from clew.cli.tables import log, over_seeds, print_json, print_table
+from clew.cli.tables import log, print_json, print_table
 from clew.cli.train import (
     Memories,
     TrainCommand,
@@ -26,11 +26,12 @@ from clew.cli.train import (
     default_command,
     on_sizes,
     parse_training,
-    report,
 )
 from clew.output import open_missing_streams, say
 from clew.pairs import parse_pairs, parse_value
 from clew.run.config import TrainConfig
+from clew.run.train import RunResult
+from clew.stats.intervals import over_seeds
 from small_run import TINY, train_tiny
 
 
@@ -348,7 +349,7 @@ def test_names_and_code_pages(
     shutil.copytree(trained / "tiny", tmp_path / name)
     assert run(["runs", "--run-dir", str(tmp_path)]) == 0
     summary = json.loads((trained / "tiny" / "summary.json").read_text())
-    assert report(tmp_path / name, summary).splitlines()[-1] == f"next: {words}"
+    assert str(RunResult(tmp_path / name, summary)).splitlines()[-1] == f"next: {words}"
     written.flush()
     assert ascii(name)[1:-1].encode() in written.buffer.getvalue()
 

@@ -22,10 +22,12 @@ from clew.report.curves import plot_runs
 from clew.run import checkpoint, train
 from clew.run.build import make_parts
 from clew.run.config import TrainConfig, config_from_json
-from clew.run.evaluate import interval
+from clew.run.evaluate import EvalResult, interval
 from clew.run.progress import Lines
 from clew.run.runner import TrainingDiverged
 from clew.run.updates import init_run
+from clew.stats import Interval
+from clew.stats.intervals import over_seeds
 from slow_cases import fast_only
 from small_run import STEPS_PER_UPDATE, Watch, last_state, small_config
 
@@ -220,6 +222,28 @@ def test_greedy_and_sampled_evaluation(learned):
     assert sampled.success is not None and 0.9 < sampled.success.mean <= 1.0
     with pytest.raises(UserError, match="did not end within 2 steps"):
         clew.evaluate(result.path, episodes=1, max_steps=2)
+
+
+def test_runs_and_scores_are_printed_in_a_few_lines() -> None:
+    """As the commands print them, not as long tuples."""
+    final = {"per_seed": [0.5, 1.0], "mean": 0.75, "interval": [0.5, 1.0]}
+    summary = {"memory": "gru", "env": "tmaze", "steps": 1280, "seeds": 2, "seconds": 2.0}
+    summary |= {"rate": 1280.0, "final": {"return": final}, "best": []}
+    said = str(train.RunResult(Path("runs/a b"), summary)).splitlines()
+    assert said[0] == "gru on tmaze: 1,280 steps x 2 seeds in 2s (1,280 steps/s)"
+    assert said[1] == "last tenth of training: return 0.75 [0.50, 1.00]"
+    assert said[2:] == [
+        f"[..] 95% interval, over {over_seeds(2)}",
+        "next: clew evaluate 'runs/a b'",
+    ]
+    pooled = {"return": Interval(0.75, 0.5, 1.0), "success": Interval(0.5, 0.2, 0.8)}
+    score = EvalResult(9, True, 1280, {"return": [0.75], "success": [0.5]}, pooled)
+    assert str(score).splitlines() == [
+        "9 episodes, greedy actions",
+        "success: 0.500 [0.200, 0.800]",
+        "return: 0.750 [0.500, 1.000]",
+        "[..] 95% interval, over episodes",
+    ]
 
 
 def test_lengths_are_no_rates() -> None:

@@ -9,7 +9,7 @@ import tyro
 
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
-from clew.cli.tables import over_seeds, print_json, print_table
+from clew.cli.tables import print_json, print_table
 from clew.cli.train import Memories, checked_threads, on_algorithm, on_sizes, parse_training
 from clew.errors import UserError
 from clew.memory import MEMORIES
@@ -17,6 +17,7 @@ from clew.output import say
 from clew.run import folder
 from clew.run.metrics import Row, final_text, read_rows, summarise
 from clew.run.sharding import open_devices
+from clew.stats.intervals import over_seeds
 
 ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
 in the last tenth of its training; runs that are still training can be compared too. With --memories

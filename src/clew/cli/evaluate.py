@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clew.cli.on_run import RunOptions, parse_run
-from clew.cli.tables import log, over_seeds, print_json, print_table
+from clew.cli.tables import log, print_json, print_table
 from clew.errors import counted
 
 ABOUT = """Plays fresh episodes with the agents of a run, from one of its checkpoints, with
@@ -48,17 +48,14 @@ def main(args: list[str]) -> int:
         print_json({"run": command.run, **results})
         return 0
     first = next(iter(results.values()))
-    seeds = len(next(iter(first.per_seed.values())))
-    rows = [
-        [name, *(format(result.pooled[name], ".3f") for result in results.values())]
-        for name in sorted(first.pooled, key=lambda name: (name != "success", name))
-    ]
+    seeds = first.seeds
+    rows = [[n, *(result.texts[n] for result in results.values())] for n in first.texts]
     print_table(
         f"{command.run}: {counted(seeds, 'agent')} trained for {first.steps:,} steps"
         f"{' at most' if seeds > 1 and command.checkpoint.startswith('best') else ''}, "
         f"{counted(command.episodes, 'episode')}{' each' if seeds > 1 else ''}",
         ["", *results],
         rows,
-        f"[..] 95% interval, over {over_seeds(seeds) if seeds > 1 else 'episodes'}",
+        first.note,
     )
     return 0

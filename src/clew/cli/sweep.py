@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.study_output import chosen_workers, study_listener
-from clew.cli.tables import over_seeds, print_json, show_table
+from clew.cli.tables import print_json, show_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
 from clew.lab.sweep.space import Range, Vary, known_settings
@@ -17,6 +17,7 @@ from clew.output import say
 from clew.pairs import parse_value
 from clew.run.config import TrainConfig
 from clew.run.folder import slug
+from clew.stats.intervals import over_seeds
 
 ABOUT = """Searches settings of clew train by trials, chosen by Optuna, and trains the best of them
 with fresh seeds beside the default: clew sweep --env ENV --memory lstm --vary

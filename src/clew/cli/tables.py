@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from clew.report.document import Measured, Table
 
 
-FEW_SEEDS = 5
-"""From so many on an interval over seeds is of use."""
-
-
 def print_json(value: Any) -> None:
     """Prints a value as JSON on standard output; numbers that are not finite become null."""
     print(json.dumps(finite(value), indent=2))
@@ -43,12 +39,6 @@ def print_table(
     out().print(table)
     if note:
         print(note)
-
-
-def over_seeds(seeds: int) -> str:
-    """What an interval is over, with a word of caution where seeds are few."""
-    few = f"; {seeds} are too few for it: it is too narrow, take 5 or more"
-    return f"seeds{few if seeds < FEW_SEEDS else ''}"
 
 
 class _Console(Console):

@@ -1,7 +1,6 @@
 """`clew train`: a run from settings, from a preset, or from where it stopped."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
@@ -11,7 +10,6 @@ import tyro
 from clew.agents.learners import LEARNERS
 from clew.cli.live import listener
 from clew.cli.parse import parse, value_before_parsing
-from clew.cli.tables import over_seeds
 from clew.errors import UserError
 from clew.interact import default_settings
 from clew.memory import MEMORIES, options_of
@@ -19,8 +17,6 @@ from clew.run import folder, trust
 from clew.run.config import TrainConfig, unused
 from clew.run.defaults import DefaultOptions, choose_algorithm, memory_defaults
 from clew.run.machine import available_cores
-from clew.run.metrics import final_text
-from clew.run.progress import format_seconds
 from clew.run.sharding import open_devices
 
 ABOUT = """Trains agents and records the run in a folder: config.json, metrics.jsonl, checkpoints,
@@ -93,7 +89,7 @@ def main(args: list[str]) -> int:
     else:
         trust.require(resume, folder.read_config(resume), trust=command.trust)
     result = train(config, resume=resume, progress=progress, trust=command.trust)
-    print(report(result.path, result.summary))
+    print(result)
     return 0
 
 
@@ -245,32 +241,3 @@ def checked_threads(count: int) -> int:
     if not 0 <= count <= available_cores():
         raise UserError(f"cpu_threads must be between 1 and {available_cores()}, got {count}")
     return count
-
-
-def report(path: Any, summary: dict[str, Any]) -> str:
-    """A finished run in a few lines."""
-    seeds = f" x {summary['seeds']} seeds" if summary["seeds"] > 1 else ""
-    lines = [
-        f"{summary['memory']} on {summary['env']}: {summary['steps']:,} steps{seeds} in "
-        f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
-    ]
-    final = summary["final"]
-    known = [n for n in ("success", "return") if final.get(n, {}).get("mean") is not None]
-    ends = [f"{n} {final_text(final[n])}" for n in known]
-    if ends:
-        lines.append(f"last tenth of training: {', '.join(ends)}")
-        if summary["seeds"] > 1:
-            lines.append(f"[..] 95% interval, over {over_seeds(summary['seeds'])}")
-    else:
-        lines.append(
-            "last tenth of training: no episode ended (--wrappers.time-limit STEPS ends those that "
-            "have no end of their own)"
-        )
-    if best := summary["best"]:
-        seeds = [f"{score['return']:.2f} at step {score['steps']:,}" for score in best]
-        lines.append(f"best 100 episodes: return {', '.join(seeds)}; kept as --checkpoint best")
-    curve = path / "curve.png"
-    if curve.exists():
-        lines.append(f"curve: {curve}")
-    lines.append(f"next: clew evaluate {shlex.quote(str(path))}")
-    return "\n".join(lines)

@@ -14,6 +14,7 @@ from clew.run import machine
 from clew.run.load import load_agent, load_run
 from clew.run.progress import EpisodeLines
 from clew.stats import Interval, bootstrap_interval, wilson_interval
+from clew.stats.intervals import over_seeds
 
 
 class EvalResult(NamedTuple):
@@ -36,6 +37,30 @@ class EvalResult(NamedTuple):
     def success(self) -> Interval | None:
         """The share of episodes solved, if the task says what that is."""
         return self.pooled.get("success")
+
+    @property
+    def seeds(self) -> int:
+        """How many agents played."""
+        return len(next(iter(self.per_seed.values())))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Mean and interval of every metric as text, success first."""
+        names = sorted(self.pooled, key=lambda name: (name != "success", name))
+        return {name: format(self.pooled[name], ".3f") for name in names}
+
+    @property
+    def note(self) -> str:
+        """What the intervals are over."""
+        return f"[..] 95% interval, over {over_seeds(self.seeds) if self.seeds > 1 else 'episodes'}"
+
+    def __str__(self) -> str:
+        """A line for each metric, as the rows of `clew evaluate`."""
+        way = "greedy" if self.greedy else "sampled"
+        each = f" with each of {self.seeds} agents" if self.seeds > 1 else ""
+        lines = [f"{counted(self.episodes, 'episode')}{each}, {way} actions"]
+        lines += [f"{name}: {text}" for name, text in self.texts.items()]
+        return "\n".join([*lines, self.note])
 
 
 def load(

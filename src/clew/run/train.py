@@ -30,12 +30,13 @@ from clew.run.config import TrainConfig, refuse_unused
 from clew.run.folder import by_reference, completed
 from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
-from clew.run.progress import Callback, Lines, Progress, with_loggers
+from clew.run.progress import Callback, Lines, Progress, format_seconds, with_loggers
 from clew.run.runner import Runner, stop_signals
 from clew.run.spaces import recorded_spaces, require_same_spaces
 from clew.run.start import Start, read_start
 from clew.run.trust import remember, require
 from clew.run.updates import init_run
+from clew.stats.intervals import over_seeds
 
 FAR = 10.0
 """How many times wider or narrower than 1 actions' limits may be for a Gaussian policy."""
@@ -46,6 +47,35 @@ class RunResult(NamedTuple):
 
     path: Path
     summary: dict[str, Any]
+
+    def __str__(self) -> str:
+        """What came of it in a few lines, as `clew train` ends."""
+        summary = self.summary
+        seeds = f" x {summary['seeds']} seeds" if summary["seeds"] > 1 else ""
+        lines = [
+            f"{summary['memory']} on {summary['env']}: {summary['steps']:,} steps{seeds} in "
+            f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
+        ]
+        final = summary["final"]
+        known = [n for n in ("success", "return") if final.get(n, {}).get("mean") is not None]
+        ends = [f"{n} {metrics.final_text(final[n])}" for n in known]
+        if ends:
+            lines.append(f"last tenth of training: {', '.join(ends)}")
+            if summary["seeds"] > 1:
+                lines.append(f"[..] 95% interval, over {over_seeds(summary['seeds'])}")
+        else:
+            lines.append(
+                "last tenth of training: no episode ended (--wrappers.time-limit STEPS ends those "
+                "that have no end of their own)"
+            )
+        if best := summary["best"]:
+            seeds = [f"{score['return']:.2f} at step {score['steps']:,}" for score in best]
+            lines.append(f"best 100 episodes: return {', '.join(seeds)}; kept as --checkpoint best")
+        curve = self.path / "curve.png"
+        if curve.exists():
+            lines.append(f"curve: {curve}")
+        lines.append(f"next: clew evaluate {shlex.quote(str(self.path))}")
+        return "\n".join(lines)
 
 
 def train(

@@ -26,6 +26,8 @@ from clew.stats.checks import (
 Method = Literal["bca", "percentile"]
 BLOCK = 2**22
 """Numbers resampled at a time, 32 MB."""
+FEW_SEEDS = 5
+"""From so many on an interval over seeds is of use."""
 
 
 class Interval(NamedTuple):
@@ -44,6 +46,12 @@ class Interval(NamedTuple):
         if math.isnan(self.low):
             return format(self.mean, spec)
         return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
+
+def over_seeds(seeds: int) -> str:
+    """What an interval is over, with a word of caution where seeds are few."""
+    few = f"; {seeds} are too few for it: it is too narrow, take 5 or more"
+    return f"seeds{few if seeds < FEW_SEEDS else ''}"
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
