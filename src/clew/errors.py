@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar, Protocol, Self
 
-from clew.other_names import meanings, note
+from clew.other_names import instead, meanings, note
 
 
 class UserError(ValueError):
@@ -159,7 +159,9 @@ def unknown_setting(kind: str, name: str, valid: Iterable[str]) -> UserError:
     valid = [*valid]
     for meant in meanings(name):
         if meant in valid:
-            return UserError(f"unknown {kind} {name!r}: clew calls it {meant}{note(name)}")
+            return UserError(f"unknown {kind} {name!r}: clew calls it {meant}{note(name, meant)}")
+    if said := instead(name):
+        return UserError(f"unknown {kind} {name!r}: {said}")
     return unknown_name(kind, name, valid)
 
 

@@ -387,6 +387,7 @@ MISTAKES = {
     "sweep": "what should vary? For example --vary",
     f"{SWEEP} a2c.learning_rat=1..2": "'a2c.learning_rat'; did you mean 'a2c.learning_rate'",
     f"{SWEEP} a2c.ent_coef=0..1": "clew calls it a2c.entropy_cost",
+    f"{SWEEP} batch_size=8,16": "a2c.minibatches (how many there are, not their size)",
     f"{SWEEP} a2c.learning_rate": "--vary needs SETTING=..., got 'a2c.learning_rate'",
     f"{SWEEP} a2c.learning_rate=1e-3": "must be LOW..HIGH, log:LOW..HIGH or values with commas",
     f"{SWEEP} a2c.learning_rate=a..b": "must be LOW..HIGH in numbers, got 'a..b'",

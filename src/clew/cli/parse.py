@@ -24,7 +24,7 @@ from tyro.constructors import (
 )
 
 from clew.errors import UserError
-from clew.other_names import here, migrated, note
+from clew.other_names import here, instead, migrated, note
 from clew.pairs import parse_pairs, written
 
 T = TypeVar("T")
@@ -237,8 +237,10 @@ def _unknown(token: str, args: Sequence[str], kind: Any, prog: str, prefer: str)
     names = list(option_names(kind))
     # Often only the group of an option is missing: --learning-rate. Or it has another's name.
     meant = here(given, names, prefer)
-    if meant:
-        calls = f"clew calls it {' or '.join(meant)}{note(given)}"
+    calls = (
+        f"clew calls it {' or '.join(meant)}{note(given, meant[0])}" if meant else instead(given)
+    )
+    if calls:
         return UserError(f"unknown option {given!r}: {calls}. See {prog} --help")
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."

@@ -153,7 +153,8 @@ def _hint(option: str, given: str, known: list[str], config: TrainConfig) -> Non
     meant = here(last, options, f"--{config.algorithm}.")
     if meant:
         names = " or ".join(name.removeprefix("--").replace("-", "_") for name in meant)
-        raise UserError(f"--{option}: unknown setting {given!r}: clew calls it {names}{note(last)}")
+        said = note(last, meant[0])
+        raise UserError(f"--{option}: unknown setting {given!r}: clew calls it {names}{said}")
 
 
 def show(result: SweepResult, page: str, *, as_json: bool) -> None:

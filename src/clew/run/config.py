@@ -90,7 +90,7 @@ def _unknown_setting(name: str) -> UserError:
     if groups:
         having = (f"{group}=clew.{kind.__name__}({meant}=...)" for group, kind in groups.items())
         where = f"{name} belongs to a group of settings: {' or '.join(having)}"
-        return UserError(where + note(name))
+        return UserError(where + note(name, meant))
     return unknown_setting("setting", name, _hints(TrainConfig))
 
 
