@@ -1,5 +1,6 @@
 """`clew compare --memories` and `--learners`: runs that differ in one thing, with a page."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -30,6 +31,9 @@ def test_the_runs_differ_in_their_memory_alone() -> None:
     assert left_out["lstm"].memory_options == clew.TrainConfig(memory="lstm").memory_options
     own = settings_of(config, ["own_lru:LRU", "gtrxl"])
     assert own["own_lru:LRU"].memory_options == {"hidden_size": 4}
+    named = settings_of(config, ["mine=own_lru:LRU", "gtrxl"])
+    assert named["mine"] == dataclasses.replace(own["own_lru:LRU"], name="mine")
+    assert named["gtrxl"] == own["gtrxl"]
     with pytest.raises(UserError, match="unknown option of these memories 'heads'"):
         settings_of(clew.TrainConfig(memory_options={"heads": 1}), ["none", "lstm"])
 
@@ -147,6 +151,9 @@ def test_the_code_of_the_run_to_start_from_needs_consent(
         ("--learners ppo a2c --pqn.gamma 0.5", "--pqn.gamma would change nothing"),
         ("--learners ppo,a2c", "learners, got ppo,a2c; spaces separate them"),
         ("--memories gru none --cpu-threads -1", "cpu_threads must be between 1 and"),
+        ("--memories gru=own_lru:LRU none", "clew has a memory called 'gru'; give own_lru:LRU"),
+        ("--memories a=own_lru:LRU a=lstm", "two or more different labels, got a a"),
+        ("--memories gru gru none", "two or more different memories, got gru gru none"),
         ("--learners ppo", "two or more different learners, got ppo"),
     ],
 )

@@ -148,6 +148,12 @@ def test_every_memory_has_as_many_trials(tmp_path: Path) -> None:
     assert "memory_options.num_layers" in result.tried["lstm"][0].values
 
 
+def test_a_memory_of_ones_own_is_called_by_its_label() -> None:
+    for memories in (["mine=own_lru:LRU"], ["gru", "mine=own_lru:LRU"]):
+        configs = small_sweep(SIZES, memories=tuple(memories)).configs()
+        assert configs["mine"].memory == "own_lru:LRU" and len(configs) == len(memories)
+
+
 @pytest.mark.slow
 def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
     """One leaves alone what another has begun, and takes it over when that is gone."""

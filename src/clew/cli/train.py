@@ -36,7 +36,8 @@ class Memories(TrainingOptions):
     """Options of commands that train several memories."""
 
     memories: tuple[str, ...] = ()
-    """Memories to compare, by name or module:Class, in place of --memory."""
+    """Memories to compare, by name or module:Class, in place of --memory. LABEL=module:Class is
+    called by its label."""
     trust: bool = False
     """With --start-from: import the code that the settings of that run name, even if this machine
     has not trained it."""

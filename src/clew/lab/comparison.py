@@ -68,14 +68,19 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
     Args:
         config: of all of them. Its name is the folder of the runs; its options of a memory go to
             those that have them.
-        memories: two names at least, or "package.module:Class".
+        memories: two names at least, or "package.module:Class"; LABEL= before it is what the
+            memory is called.
+
+    Returns:
+        Their settings by label, which names the folder of the run, or else by memory.
 
     Raises:
-        UserError: for fewer, an unknown or repeated memory, or an option that none of them has.
+        UserError: for fewer, an unknown or repeated memory, an option that none of them has, or a
+            label that is another memory's name.
     """
-    _require_several("memories", memories)
-    kinds = {memory: find("memory", memory, MEMORIES) for memory in memories}
-    known = {memory: options_of(kind) for memory, kind in kinds.items()}
+    named = _labelled(memories)
+    kinds = {label: find("memory", memory, MEMORIES) for label, memory in named.items()}
+    known = {label: options_of(kind) for label, kind in kinds.items()}
     given = config.memory_options
     left_out = isinstance(given, DefaultOptions)
     for option in () if left_out else given:
@@ -84,15 +89,27 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
             raise unknown_name("option of these memories", option, names)
     place = Path(config.run_dir) / (config.name or f"compare-{folder.slug(config.env)}")
     return {
-        memory: replace(
+        label: replace(
             config,
             memory=memory,
-            memory_options=given if left_out else options_among(kinds[memory], given),
-            name=folder.slug(memory),
+            memory_options=given if left_out else options_among(kinds[label], given),
+            name=folder.slug(label),
             run_dir=str(place),
         )
-        for memory in memories
+        for label, memory in named.items()
     }
+
+
+def _labelled(memories: Sequence[str]) -> dict[str, str]:
+    """Memories by what they are called: the label of "label=module:Class", or the name itself."""
+    split = [text.rpartition("=") for text in memories]
+    _require_several("memories", [memory for *_, memory in split])
+    named = {label or memory: memory for label, _, memory in split}
+    for label, memory in named.items():
+        if label in MEMORIES and memory != label:
+            raise UserError(f"clew has a memory called {label!r}; give {memory} another label")
+    _require_several("labels", [folder.slug(label or memory) for label, _, memory in split])
+    return named
 
 
 def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, TrainConfig]:

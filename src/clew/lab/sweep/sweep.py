@@ -111,8 +111,8 @@ class Sweep:
         config = by_reference(self.config).config
         if len(self.memories) > 1 or "," in "".join(self.memories):
             return settings_of(config, self.memories)
-        memory = self.memories[0] if self.memories else config.memory
-        return {memory: replace(config, memory=memory)}
+        label, _, memory = (self.memories or (config.memory,))[0].rpartition("=")
+        return {label or memory: replace(config, memory=memory)}
 
     def check(self, *, trust: bool = False) -> str:
         """Refuses an impossible sweep, and returns the name of its score; nothing is trained.
