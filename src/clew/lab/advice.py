@@ -136,25 +136,27 @@ def measures_of(need: Need) -> list[list[Score]]:
 
 
 def ranking(measure: list[Score]) -> str:
-    """The means of one measure, and which are not told apart from the highest and from none.
+    """The means of one measure, and which are told apart from the highest and from none.
 
-    Those whose printed mean is the same go without saying.
+    Of those that are and those that are not the fewer are named; whose printed mean is the same as
+    that of the highest, or of none, goes without saying.
     """
     groups: dict[str, list[str]] = {}
     for score in measure:
         groups.setdefault(f"{score.mean:.2f}", []).append(score.memory)
     ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in groups.items())
-    alike = {
-        measure[0].memory: [score.memory for score in measure if score.from_highest == "no"],
-        "none": [score.memory for score in measure if score.from_none == "no"],
-    }
-    said = []
-    for other, names in alike.items():
+    said = [f"{measure[0].measured}, {_seeds(measure)}: {ranks}."]
+    found = {measure[0].memory: {score.memory: score.from_highest for score in measure}}
+    found["none"] = {score.memory: score.from_none for score in measure}
+    for other, answers in found.items():
         same = next((group for group in groups.values() if other in group), [])
-        if near := [name for name in names if name not in same]:
-            said.append(f"from {other}: {', '.join(near)}")
-    line = f"{measure[0].measured}, {_seeds(measure)}: {ranks}."
-    return f"{line} Not told apart {'; '.join(said)}." if said else line
+        apart = [name for name, answer in answers.items() if answer == "yes"]
+        near = [name for name, answer in answers.items() if answer == "no" and name not in same]
+        if near and len(near) <= len(apart):
+            said.append(f"Not told apart from {other}: {', '.join(near)}.")
+        elif near:
+            said.append(f"Told apart from {other}: {', '.join(apart) or 'nobody'}.")
+    return " ".join(said)
 
 
 def _seeds(measure: list[Score]) -> str:
