@@ -242,8 +242,8 @@ def page() -> str:
     table = ["| task | seen | by |", "|---|---|---|", *rows]
     parts += ["## Tasks that were tried", "\n".join(table)]
     for need in needs():
-        links = [f"[rows](../results/{folder}/README.md)" for folder in need.evidence]
-        known = f" ({', '.join(links)})" if links else ""
+        links = [f"[{folder}](../results/{folder}/README.md)" for folder in need.evidence]
+        known = f" (rows: {', '.join(links)})" if links else ""
         parts += [
             f"## {need.title}",
             f"*{need.asks[0].upper()}{need.asks[1:]}.*",
