@@ -334,25 +334,33 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     save(figure, path)
 
 
-def options_of(about: str | None) -> argparse.ArgumentParser:
-    """What can be chosen."""
+def chunk_options(about: str | None) -> argparse.ArgumentParser:
+    """What can be chosen of chunks."""
     found = measured.parser(about, repeats=6)
     found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
     return found
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Measures, prints and writes."""
-    options = options_of(__doc__)
-    options.add_argument(
+def options_of() -> argparse.ArgumentParser:
+    """What can be chosen."""
+    found = chunk_options(__doc__)
+    found.add_argument(
         "--every", action="store_const", dest="memories", const=NAMES, help="measure all memories"
     )
+    return found
+
+
+def plan_of(given: argparse.Namespace) -> LengthsPlan:
+    """What the options ask for."""
+    return chosen(given, LengthsPlan(), QUICK)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes."""
     return measured.run(
-        options,
+        options_of(),
         args,
-        lambda given: report(
-            chosen(given, LengthsPlan(), QUICK), 1 if given.quick else 5, log_to_stderr
-        ),
+        lambda given: report(plan_of(given), 1 if given.quick else 5, log_to_stderr),
         QUICK_NOTE,
     )
 

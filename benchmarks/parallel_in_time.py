@@ -8,6 +8,7 @@ scanned over the same chunk, by turns. On a graphics card a scan is a row of sma
 of which waits for the last; a form that is parallel in time is a few large ones.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,8 @@ from benchmarks.lengths import (
     LengthsPlan,
     call_of,
     chosen,
+    chunk_options,
     compile_gradient,
-    options_of,
     subjects,
     unrolled,
 )
@@ -164,13 +165,20 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     )
 
 
+def options_of() -> argparse.ArgumentParser:
+    """What can be chosen."""
+    return chunk_options(__doc__)
+
+
+def plan_of(given: argparse.Namespace) -> LengthsPlan:
+    """What the options ask for."""
+    return chosen(given, PLAN, QUICK)
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
     return measured.run(
-        options_of(__doc__),
-        args,
-        lambda given: report(chosen(given, PLAN, QUICK), log_to_stderr),
-        QUICK_NOTE,
+        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
     )
 
 
