@@ -145,7 +145,7 @@ def ranking(measure: list[Score]) -> str:
     for score in measure:
         groups.setdefault(f"{score.mean:.2f}", []).append(score.memory)
     ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in groups.items())
-    said = [f"{measure[0].measured}, {_seeds(measure)}: {ranks}."]
+    said = [f"{measure[0].measured}, {_seeds(measure)} seeds: {ranks}."]
     found = {measure[0].memory: {score.memory: score.from_highest for score in measure}}
     found["none"] = {score.memory: score.from_none for score in measure}
     for other, answers in found.items():
@@ -160,9 +160,9 @@ def ranking(measure: list[Score]) -> str:
 
 
 def _seeds(measure: list[Score]) -> str:
-    """How many, of the fewest and the most."""
+    """How many seeds, of the fewest and the most."""
     counts = sorted({score.seeds for score in measure})
-    return f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seeds"
+    return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
 
 
 def tried() -> list[Tried]:
@@ -270,8 +270,7 @@ def _highest() -> str:
         said = {score.memory: _interval(score) for score in measure}
         best = [f"`{name}` {text}" for name, text in said.items()][:3]
         usual = [said.get(name, "") for name in USUAL]
-        seeds = _seeds(measure).split(" seeds")[0]
-        rows.append([f"`{measure[0].need}`", measure[0].measured, seeds, *best, *usual])
+        rows.append([f"`{measure[0].need}`", measure[0].measured, _seeds(measure), *best, *usual])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
