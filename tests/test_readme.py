@@ -36,7 +36,7 @@ PAGES = [
 ]
 # Their code is run, and what it does is tested, by test_envs.py, test_memory_maze.py and
 # test_tutorials.py.
-ELSEWHERE = {"environments.md", "memory-maze.md", *(page.name for page in TUTORIALS)}
+ELSEWHERE = {"environments.md", "tasks.md", "memory-maze.md", *(page.name for page in TUTORIALS)}
 # Commands besides train whose options sentences name.
 OTHER_OPTIONS = (
     *(

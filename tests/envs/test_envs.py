@@ -155,7 +155,8 @@ def test_bad_values_are_refused(call, message):
         call()
 
 
-def test_the_code_of_the_documentation_page_runs():
-    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["environments.md", "tasks.md"])
+def test_the_code_of_the_documentation_page_runs(name):
+    page = (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     exec("\n".join(blocks), {})
