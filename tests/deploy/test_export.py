@@ -326,6 +326,8 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
         files(env.reset(seed=0)[0])
     with pytest.raises(UserError, match="is an export, which has one policy and greedy actions"):
         clew.load_policy(folder, greedy=False)
+    with pytest.raises(UserError, match=r"plays one environment; for 3 .*runner\.Model"):
+        clew.load_policy(folder, num_envs=3)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["memory"]["name"] == "gru" and manifest["control_rate"] is None
     assert manifest["provenance"]["score"]["metrics"]["return"]["low"] > 0

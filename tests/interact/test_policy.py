@@ -17,7 +17,6 @@ from clew.envs.base import Environment, Transition
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.compiled_task import CompiledTask
-from clew.interact.policy import Moment
 from clew.interact.task import PlayConfig
 from clew.run.build import make_task
 from clew.run.config import TrainConfig
@@ -207,9 +206,9 @@ def test_several_choices_that_are_not_counted_from_0() -> None:
     """The previous action is shown as it was in training."""
     task = CompiledTask("counted", Counted(), WrapperConfig(previous_action=True))
     seen = trained_wrappers(task.adapter())
-    seen.observe(Moment(np.ones(1, np.float32), True, None))
-    np.testing.assert_array_equal(seen.act(np.array([2, 3])), [2, 3])
-    shown = seen.observe(Moment(np.ones(1, np.float32), False, 0.0))["previous_action"]
+    taken, starts = np.array([[2, 3]]), np.array([False])
+    np.testing.assert_array_equal(seen.act(taken), taken)
+    shown = seen.observe(np.ones(1, np.float32), taken, starts)["previous_action"][0]
     stream = task.require_stream()
     state, _ = stream.reset(jax.random.key(0))
     _, then = stream.step(state, jnp.array([2, 3]), jax.random.key(1))

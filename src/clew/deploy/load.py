@@ -5,7 +5,7 @@ from pathlib import Path
 from clew.deploy import runner
 from clew.deploy.files import is_export
 from clew.deploy.policy import trained_wrappers
-from clew.errors import UserError
+from clew.errors import UserError, require_at_least
 from clew.interact.policy import Policy
 from clew.run.load import load_agent
 
@@ -17,6 +17,7 @@ def load_policy(
     checkpoint: str = "",
     greedy: bool = True,
     seed: int = 0,
+    num_envs: int | None = None,
     trust: bool = False,
 ) -> Policy | runner.Policy:
     """The policy of a run or of an export, for observations as its environment gives them.
@@ -31,7 +32,10 @@ def load_policy(
             newest good one.
         greedy: take the most probable action (deterministic) instead of sampling one, which
             an export does not.
-        seed: of the sampling, when not greedy.
+        seed: of the sampling, when not greedy; with `num_envs` that of the first environment, from
+            which those of the others count up.
+        num_envs: environments that one policy plays side by side, the first axis of its arguments
+            and actions; None for one without such an axis. An export has `runner.Model` for that.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
@@ -39,13 +43,20 @@ def load_policy(
             that it does not have.
     """
     if not is_export(path):
+        if num_envs is not None:
+            require_at_least("num_envs", num_envs, 1)
         loaded = load_agent(path, seed_index, checkpoint, trust=trust)
-        wrappers = trained_wrappers(loaded.adapter)
-        return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed)
+        wrappers = trained_wrappers(loaded.adapter, num_envs)
+        return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed, num_envs=num_envs)
     if seed_index or checkpoint or not greedy:
         raise UserError(
             f"{path} is an export, which has one policy and greedy actions: seed_index, checkpoint "
             "and sampling do not apply; its outputs have the distribution's parameters"
+        )
+    if num_envs is not None:
+        raise UserError(
+            f"{path} is an export, whose policy plays one environment; for {num_envs} side by side "
+            "take clew.deploy.runner.Model, whose state you keep"
         )
     try:
         return runner.Policy(path)

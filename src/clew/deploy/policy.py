@@ -68,17 +68,24 @@ def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Spac
     return PolicyAdapter(adapt_observation(rest), None, action_space, action_space, wrappers, {})
 
 
-def trained_wrappers(adapter: PolicyAdapter) -> TrainedWrappers:
-    """The wrappers of training for the policy of a run, which refuses what its export refuses."""
-    reader = Reader(map(_observation_entry, adapter.observations.leaves))
+def trained_wrappers(adapter: PolicyAdapter, num_envs: int | None = None) -> TrainedWrappers:
+    """The wrappers of training for the policy of a run, which refuses what its export refuses.
+
+    Args:
+        adapter: of the run's task.
+        num_envs: environments side by side, the first axis of observations; None for one.
+    """
+    entries = map(_observation_entry, adapter.observations.leaves)
+    reader = Reader(entries if num_envs is None else (_of_many(e, num_envs) for e in entries))
 
     def read(observation: Any) -> list[np.ndarray]:
         try:
-            return list(reader(observation).values())
+            arrays = reader(observation).values()
         except PolicyError as error:
             raise UserError(str(error)) from error
+        return [x[None] if num_envs is None else x for x in arrays]
 
-    return TrainedWrappers(adapter, read)
+    return TrainedWrappers(adapter, read, num_envs)
 
 
 class PolicyStep:
@@ -289,6 +296,14 @@ def _observation_entry(leaf: Leaf) -> dict[str, Any]:
     first = np.zeros_like(counts) + leaf.space.start + (0 if leaf.offset is None else leaf.offset)
     ends = [end.reshape(leaf.raw_shape).tolist() for end in (first, first + counts - 1)]
     return entry | {"categories": ends}
+
+
+def _of_many(entry: dict[str, Any], count: int) -> dict[str, Any]:
+    """The entry of so many observations at once."""
+    many = {"shape": [count, *entry["shape"]]}
+    if "categories" in entry:
+        many["categories"] = [[end] * count for end in entry["categories"]]
+    return entry | many
 
 
 def _adapted(leaf: Leaf, x: Array) -> Array:

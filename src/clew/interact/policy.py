@@ -13,12 +13,13 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 from clew.agents.distributions import Distribution
 from clew.agents.encoders import Dense
 from clew.agents.network import Agent
+from clew.agents.trajectory import empty_memories
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import ActionAdapter, ObservationAdapter, mask_of_info
 from clew.bridges.gymnasium.wrappers import VectorWrappers
 from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
 from clew.envs.wrappers import WrapperConfig
-from clew.errors import UserError, one_line
+from clew.errors import UserError, one_line, require_at_least
 
 
 class PolicyAdapter(NamedTuple):
@@ -88,56 +89,96 @@ class Moment(NamedTuple):
         return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
+class PolicyState(NamedTuple):
+    """Where a policy stands between two calls; NumPy arrays.
+
+    Those of a policy for N environments have these as first axis.
+    """
+
+    memory: PyTree[np.ndarray]
+    """What the agent remembers, as `Agent.init_state` has it."""
+    action: np.ndarray
+    """The last action, as the agent's distribution keeps it; zeros before the first."""
+    fresh: np.ndarray
+    """Whether the next observation opens an episode even if nobody says so."""
+    time: np.ndarray
+    """Steps since the episode began, which say when noise that is kept is drawn anew."""
+    key: np.ndarray
+    """The data of the random key that later noise comes from."""
+    noise: np.ndarray
+    """The data of the key that the last action was sampled with."""
+
+
 class TrainedWrappers:
-    """The wrappers that stood between environment and agent in training, for one environment.
+    """The wrappers that stood between environment and agent in training, as functions.
 
     Their statistics are those of the checkpoint and stay as they are.
 
     Args:
         adapter: of the task.
-        read: the array of each leaf of an observation, or a `UserError` for one that the task does
-            not give.
+        read: the array [B, ...] of each leaf of an observation, or a `UserError` for one that the
+            task does not give.
+        num_envs: environments side by side, B; None for a single one, whose observations and masks
+            have no axis for it.
     """
 
-    def __init__(self, adapter: PolicyAdapter, read: Callable[[Any], list[np.ndarray]]):
+    def __init__(
+        self,
+        adapter: PolicyAdapter,
+        read: Callable[[Any], list[np.ndarray]],
+        num_envs: int | None = None,
+    ):
         self._adapter, self._masks, self._read = adapter, adapter.masks, read
+        self._num_envs = num_envs
         self._wrappers = VectorWrappers(
-            adapter.wrappers, adapter.unmasked, adapter.action_space, 1, frozen=True
+            adapter.wrappers, adapter.unmasked, adapter.action_space, num_envs or 1, frozen=True
         )
         self._wrappers.restore(adapter.statistics)
-        self._taken: np.ndarray | None = None
 
-    def observe(self, now: Moment) -> PyTree[np.ndarray]:
-        """What the agent sees of an observation, and of its previous action and reward.
+    def observe(
+        self,
+        observation: Any,
+        actions: np.ndarray,
+        starts: np.ndarray,
+        rewards: np.ndarray | None = None,
+        ended: np.ndarray | None = None,
+        action_mask: Any = None,
+    ) -> PyTree[np.ndarray]:
+        """What the agent sees [B, ...] of an observation, and of its previous action and reward.
+
+        Args:
+            observation: as the environment gives it.
+            actions: the agent's [B, ...], that led here; they do not count at a start.
+            starts: [B], which observations open an episode.
+            rewards: [B], what the actions earned; None where it is not known.
+            ended: [B], which actions ended an episode of a trial; None for none of them.
+            action_mask: what is allowed, where that is said beside the observation.
 
         Raises:
             UserError: if the observation is none of its space, the reward or the action mask is
                 missing, or the mask allows nothing.
         """
-        read = self._read(now.observation)
-        if now.start:
-            self._wrappers.begin()
-            self._taken = None
-        elif PREVIOUS_REWARD in self._adapter.wrappers.shows_previous and now.reward is None:
+        read = self._read(observation)
+        shown = self._adapter.wrappers.shows_previous
+        if PREVIOUS_REWARD in shown and rewards is None and not starts.all():
             raise UserError(
                 "this agent sees its previous reward: call policy(observation, reward=...), or "
                 "start=True if the observation opens an episode"
             )
-        counted, start = np.array([not now.start]), np.array([now.start])
-        given = np.array([0.0 if now.start or now.reward is None else now.reward], np.float32)
-        earned = self._wrappers.reward(given, counted, np.zeros(1, bool))
+        given = np.where(starts, 0.0, 0.0 if rewards is None else rewards).astype(np.float32)
+        earned = self._wrappers.reward(given, ~starts, np.zeros_like(starts))
         observations = self._adapter.observations
         raw = observations.named(
-            [leaf.adapt(x[None]) for leaf, x in zip(observations.leaves, read, strict=True)]
+            [leaf.adapt(x) for leaf, x in zip(observations.leaves, read, strict=True)]
         )
-        raw, mask = self._split(raw, now.action_mask)
-        seen = self._wrappers.observe(raw, self._taken, earned, start, np.array([now.ended]))
+        raw, mask = self._split(raw, action_mask)
+        taken = actions - self._adapter.first_action
+        seen = self._wrappers.observe(raw, taken, earned, starts, ended)
         seen = observations.nested(seen)
-        seen = seen if mask is None else join_mask(seen, mask != 0)
-        return jax.tree.map(lambda x: x[0], seen)
+        return seen if mask is None else join_mask(seen, mask != 0)
 
     def _split(self, raw: Any, action_mask: Any) -> tuple[Any, np.ndarray | None]:
-        """What is observed beside the action mask, and the mask [1, n], if there is one."""
+        """What is observed beside the action masks, and these [B, n], if there are any."""
         if self._masks is None:
             return raw, None
         if not self._masks.in_info:
@@ -148,17 +189,29 @@ class TrainedWrappers:
                 f'action_mask=info["{MASK}"])'
             )
         else:
-            mask = mask_of_info({MASK: action_mask}, self._masks.size, False)[None]
-        wrong = self._masks.wrong(mask)[1]
-        if wrong:
-            raise UserError(f"the policy got {wrong}")
+            mask = self._rows(action_mask, self._masks.size)
+        wrong, text = self._masks.wrong(mask)
+        if text:
+            where = "" if self._num_envs is None else f" for environment {np.argmax(wrong)}"
+            raise UserError(f"the policy got {text}{where}")
         return raw, mask
 
-    def act(self, action: np.ndarray) -> np.ndarray:
-        """The agent's action as the environment takes it."""
-        self._taken = np.asarray(action)[None] - self._adapter.first_action
+    def _rows(self, action_mask: Any, size: int) -> np.ndarray:
+        """The masks [B, n] as `info` has them."""
+        rows = [action_mask] if self._num_envs is None else action_mask
+        if np.ndim(rows) == 0 or len(rows) != (self._num_envs or 1):
+            raise UserError(
+                f"action_mask has shape {list(np.shape(rows))}, expected {self._num_envs} masks, "
+                "one for each environment"
+            )
+        return np.stack([mask_of_info({MASK: row}, size, False) for row in rows])
+
+    def act(self, actions: np.ndarray) -> np.ndarray:
+        """The agent's actions [B, ...] as the environments take them."""
         to_environment = self._adapter.actions
-        return np.asarray(action if to_environment is None else to_environment(self._taken)[0])
+        if to_environment is None:
+            return actions
+        return to_environment(actions - self._adapter.first_action)
 
 
 class Policy:
@@ -181,11 +234,16 @@ class Policy:
     it, where an episode has ended: `policy(observation, reward=reward, ended=True)` for the first
     observation of the next one.
 
+    With `num_envs` it plays so many environments side by side, each with a memory of its own, in
+    one compiled call: every argument and the actions then have them as first axis.
+
     Args:
         agent: the network.
         wrappers: what stands between environment and agent; None if nothing does.
         greedy: take the most probable action (deterministic) instead of sampling one.
-        seed: of the sampling, when not greedy.
+        seed: of the sampling, when not greedy. Environment i acts as a policy for one environment
+            with seed + i does.
+        num_envs: environments side by side; None for a single one, without an axis for it.
     """
 
     def __init__(
@@ -195,21 +253,32 @@ class Policy:
         wrappers: TrainedWrappers | None = None,
         greedy: bool = True,
         seed: int = 0,
+        num_envs: int | None = None,
     ):
+        if num_envs is not None:
+            require_at_least("num_envs", num_envs, 1)
         self._agent = agent
         self._wrappers = wrappers
         self._greedy = greedy
-        self._key = jax.random.key(seed)
-        self._noise = self._key
-        self._time = 0
-        self.reset()
+        self._num_envs = num_envs
+        count = num_envs or 1
+        keys = np.stack([_data(jax.random.key(seed + index)) for index in range(count)])
+        distribution = agent.distribution
+        self._state = PolicyState(
+            memory=empty_memories(agent, count),
+            action=np.zeros((count, *distribution.action_shape), distribution.action_dtype),
+            fresh=np.ones(count, bool),
+            time=np.zeros(count, np.int32),
+            key=keys,
+            noise=keys,
+        )
 
     def __call__(
         self,
         observation: Any,
-        start: bool = False,
-        reward: float | None = None,
-        ended: bool = False,
+        start: Any = False,
+        reward: Any = None,
+        ended: Any = False,
         action_mask: Any = None,
     ) -> Any:
         """The action for this observation.
@@ -217,7 +286,7 @@ class Policy:
         Args:
             observation: of the kind that the agent was trained on: an array, or a dict of arrays.
             start: whether the observation opens an episode, or a trial; the memory then forgets
-                first.
+                first. With `num_envs` a flag for each environment, or one for all.
             reward: what the last action earned, as the environment gave it. Only agents that see
                 their previous reward need it, but not at a start.
             ended: whether the last action ended an episode of a trial, and the observation opens
@@ -226,43 +295,138 @@ class Policy:
                 with masks beside their observations need it, others ignore it.
 
         Returns:
-            What the environment takes: an int for one discrete action, otherwise an array.
+            What the environment takes: an int for one discrete action, otherwise an array; with
+            `num_envs` always an array, [N] for discrete actions.
 
         Raises:
             UserError: if the observation is none of its space, the reward or the mask is missing,
-                or the mask allows nothing.
+                or the mask allows nothing. The state is then as before the call.
         """
-        start = bool(start) or self._fresh
-        x = self._read(Moment(observation, start, reward, ended, action_mask))
-        self._fresh = False
-        self._time = 0 if start else self._time + 1
-        if self._agent.distribution.noise_time(self._time) == self._time:
-            self._key, self._noise = jax.random.split(self._key)
-        self._state, chosen = _choose(
-            self._agent, self._state, x, jnp.asarray(start), self._noise, greedy=self._greedy
-        )
-        action = np.asarray(self._agent.distribution.decode(np.asarray(chosen)))
+        starts = self._each("start", start).astype(bool) | self._state.fresh
+        rewards = None if reward is None else self._each("reward", reward)
+        ends = self._each("ended", ended).astype(bool)
+        x = self._read(observation, starts, rewards, ends, action_mask)
+        state, chosen = _choose(self._agent, self._state, x, starts, greedy=self._greedy)
+        self._state = state._replace(action=np.asarray(chosen), fresh=np.zeros_like(starts))
+        actions = self._decoded()
         if self._wrappers is not None:
-            action = self._wrappers.act(action)
+            actions = self._wrappers.act(actions)
+        if self._num_envs is not None:
+            return actions
+        action = np.asarray(actions[0])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iub" else action
 
-    def reset(self) -> None:
-        """Forgets everything, as before the first observation."""
-        self._state = self._agent.init_state()
-        self._fresh = True
+    @property
+    def state(self) -> PolicyState:
+        """All that the policy remembers between two calls, as a copy.
 
-    def _read(self, now: Moment) -> PyTree[np.ndarray]:
-        seen = now.observation if self._wrappers is None else self._wrappers.observe(now)
+        A policy of the same run that is given it goes on as this one would, bit for bit, samples
+        included; with another `key` it samples others.
+        """
+        return jax.tree.map(lambda leaf: np.array(self._row(leaf)), self._state)
+
+    @state.setter
+    def state(self, state: PolicyState) -> None:
+        """Goes on from a state.
+
+        Raises:
+            UserError: if it is none of such a policy, naming what does not fit.
+        """
+        own, given = _forms(self.state), _forms(state)
+        for name in own | given:
+            here, theirs = (forms.get(name, "missing") for forms in (own, given))
+            if here != theirs:
+                raise UserError(f"the state does not fit: {name} is {theirs}, expected {here}")
+        alone = self._num_envs is None
+        leaves = [
+            np.array(leaf)[None] if alone else np.array(leaf) for leaf in jax.tree.leaves(state)
+        ]
+        self._state = jax.tree.unflatten(jax.tree.structure(self._state), leaves)
+
+    def reset(self, envs: Any = ...) -> None:
+        """Forgets everything, as before the first observation; sampling goes on with new noise.
+
+        Args:
+            envs: of several environments those that are meant: a number, a list of them, or a flag
+                for each; all by default.
+
+        Raises:
+            UserError: if there are none such.
+        """
+        which = np.zeros_like(self._state.fresh)
+        try:
+            which[envs] = True
+        except (IndexError, TypeError) as error:
+            raise UserError(
+                f"reset of {one_line(envs)}, expected some of {len(which)} environments"
+            ) from error
+        state = self._state
+        old = state.memory, state.action
+        new = empty_memories(self._agent, len(which)), np.zeros_like(state.action)
+
+        def forgotten(old: Any, new: Any) -> np.ndarray:
+            return np.where(which.reshape(-1, *[1] * (np.ndim(old) - 1)), new, old)
+
+        memory, action = jax.tree.map(forgotten, old, new)
+        self._state = state._replace(memory=memory, action=action, fresh=state.fresh | which)
+
+    def _row(self, x: Any) -> Any:
+        """Without the axis of environments where there is only one."""
+        return x[0] if self._num_envs is None else x
+
+    def _decoded(self) -> np.ndarray:
+        """The last actions [B, ...] as the distribution gives them to an environment."""
+        return np.asarray(self._agent.distribution.decode(self._state.action))
+
+    def _each(self, name: str, value: Any) -> np.ndarray:
+        """A number or flag of every environment."""
+        count = len(self._state.fresh)
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf" or (array.size != 1 and array.shape != (count,)):
+            wanted = "one" if self._num_envs is None else f"{count}, one for each environment"
+            raise UserError(f"{name} must be {wanted}, got {one_line(value)}")
+        return np.broadcast_to(array.reshape(-1), (count,))
+
+    def _read(
+        self,
+        observation: Any,
+        starts: np.ndarray,
+        rewards: np.ndarray | None,
+        ended: np.ndarray,
+        action_mask: Any,
+    ) -> PyTree[np.ndarray]:
+        seen = observation
+        if self._wrappers is not None:
+            seen = self._wrappers.observe(
+                observation, self._decoded(), starts, rewards, ended, action_mask
+            )
         x = jax.tree.map(_numbers, seen, is_leaf=lambda x: x is None or isinstance(x, list | tuple))
+        if self._wrappers is None and self._num_envs is None:
+            x = jax.tree.map(lambda leaf: leaf[None], x)
         encoder = self._agent.encoder
         if isinstance(encoder, Dense):
             x = np.asarray(x, np.float32)
-            if x.shape != encoder.shape:
+        for leaf in jax.tree.leaves(x):
+            shape = encoder.shape if isinstance(encoder, Dense) else leaf.shape[1:]
+            wanted = (len(starts), *shape)
+            if leaf.shape != wanted:
+                shown = slice(self._num_envs is None, None)
                 raise UserError(
-                    f"the policy expected an observation of shape {list(encoder.shape)}, got "
-                    f"{list(x.shape)}"
+                    f"the policy expected an observation of shape {list(wanted[shown])}, got "
+                    f"{list(leaf.shape[shown])}"
                 )
         return x
+
+
+def _data(key: PRNGKeyArray) -> Array:
+    return jax.random.key_data(key)
+
+
+def _forms(tree: Any) -> dict[str, str]:
+    """Type and shape of each array of a tree by its place."""
+    named = jax.tree_util.tree_leaves_with_path(tree)
+    arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
+    return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
 
 
 def _numbers(value: Any) -> np.ndarray:
@@ -286,12 +450,22 @@ def _numbers(value: Any) -> np.ndarray:
 @eqx.filter_jit
 def _choose(
     agent: Agent,
-    state: PyTree[Array],
+    state: PolicyState,
     x: PyTree[Array],
-    start: Bool[Array, ""],
-    key: PRNGKeyArray,
+    starts: Bool[Array, " batch"],
     *,
     greedy: bool,
-) -> tuple[PyTree[Array], Array]:
-    state, outputs = agent.step(state, x, start)
-    return state, agent.distribution.choose(outputs.logits, key, greedy=greedy)
+) -> tuple[PolicyState, Array]:
+    """The state after observations [B, ...], whose `action` and `fresh` are as before; actions."""
+
+    def one(state: PolicyState, x: PyTree[Array], start: Array) -> tuple[PolicyState, Array]:
+        memory, outputs = agent.step(state.memory, x, start)
+        time = jnp.where(start, 0, state.time + 1)
+        anew = agent.distribution.noise_time(time) == time
+        later, now = map(_data, jax.random.split(jax.random.wrap_key_data(state.key)))
+        key, noise = jnp.where(anew, later, state.key), jnp.where(anew, now, state.noise)
+        drawn = jax.random.wrap_key_data(noise)
+        after = state._replace(memory=memory, time=time, key=key, noise=noise)
+        return after, agent.distribution.choose(outputs.logits, drawn, greedy=greedy)
+
+    return jax.vmap(one)(state, x, starts)
