@@ -28,12 +28,13 @@ WORKER_MODULES = ("clew.bridges.gymnasium.group",)
 STREAMS = {"AutoReset", "GymnasiumStream", "HostState", "OpenLoop"}
 TASK_KINDS = {"CompiledTask", "HostedTask", "GymnasiumTask"} | STREAMS
 TASK_QUESTIONS = {"of_others", "is_gymnasium"}
-# The defaults of the library and the demonstration may name a memory.
+# The library's defaults, the demonstration and the table of other names may name a memory.
 MAY_NAME_MEMORIES = {
     "clew.agents.network",
     "clew.run.config",
     "clew.run.migration",
     "clew.lab.demo",
+    "clew.other_names",
 }
 # Reads option values of saved runs by the names that they had.
 MAY_NAME_PUBLICATIONS = {"clew.run.migration"}
@@ -208,7 +209,7 @@ def memory_names() -> frozenset[str]:
 
 
 def only_memory_and_lab_name_memories() -> Iterator[str]:
-    """The name of a memory is written in `clew.memory`, in the laboratory and in defaults."""
+    """`clew.memory`, the laboratory, defaults and the table of other names alone name memories."""
     for module in library().values():
         if module.room in ("memory", "lab") or module.name in MAY_NAME_MEMORIES:
             continue

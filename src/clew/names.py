@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
-from clew.errors import UserError, one_line, unknown_name
+from clew.errors import UserError, one_line, unknown_name, unknown_setting
+from clew.other_names import OTHER_NAMES
 
 T = TypeVar("T")
 
@@ -124,10 +125,13 @@ def find(kind: str, name: str, registry: Mapping[str, T]) -> T:
 
 
 def unknown_or_own(kind: str, name: str, registry: Iterable[str]) -> UserError:
-    """The error for a name that is not known: how "module.name" is written, or the nearest ones."""
+    """The error for a name that is not known: how "module.name" is written, what the name
+    of another library means, or the nearest ones."""
     module, _, attribute = name.rpartition(".")
     if module and attribute != "py":
         return UserError(f"unknown {kind} {name!r}; your own is written {module}:{attribute}")
+    if OTHER_NAMES.get(name) in registry:
+        return unknown_setting(kind, name, registry)
     return unknown_name(kind, name, registry)
 
 

@@ -1,6 +1,6 @@
 """Other names of settings: what earlier versions called them, and what other libraries do.
 
-The latter are hints for who comes from Stable-Baselines3 or CleanRL.
+The latter are hints for who comes from Stable-Baselines3, CleanRL or RLlib.
 """
 
 from collections.abc import Sequence
@@ -9,48 +9,94 @@ FORMER = {"--influence=ablation": "--influence=occlusion"}
 """Values of options under their former names."""
 
 OTHER_NAMES = {
+    "activation_fn": "nonlinearity",
     "algo": "algorithm",
     "anneal_lr": "schedule",
+    "autotune": "temperature_rate",
     "batch_size": "minibatches",
     "buffer_size": "replay_steps",
+    "burn_in_length": "burn_in",
     "capture_video": "video_every",
     "clip_coef": "clip_ratio",
     "clip_obs": "observation_clip",
+    "clip_param": "clip_ratio",
     "clip_range": "clip_ratio",
     "clip_range_vf": "value_clip",
     "clip_reward": "reward_clip",
     "clip_vloss": "value_clip",
+    "CnnLstmPolicy": "lstm",
+    "CnnPolicy": "none",
+    "d_model": "memory_options",
     "end_e": "epsilon_end",
     "ent_coef": "entropy_cost",
+    "entropy_coeff": "entropy_cost",
+    "env_config": "env_options",
     "env_id": "env",
+    "env_kwargs": "env_options",
     "eval_freq": "log_every",
     "exp_name": "name",
     "exploration_final_eps": "epsilon_end",
     "exploration_initial_eps": "epsilon_start",
+    "fcnet_activation": "nonlinearity",
+    "fcnet_hiddens": "encoder_size",
+    "features_extractor_class": "encoder",
+    "frame_stack": "memory",
     "gae_lambda": "lam",
+    "grad_clip": "max_grad_norm",
+    "hidden_dim": "memory_options",
     "hidden_size": "memory_options",
+    "lambda": "lam",
+    "lambda_": "lam",
     "log_dir": "run_dir",
+    "log_interval": "log_every",
+    "log_std_init": "initial_log_std",
     "lr": "learning_rate",
+    "lstm_cell_size": "memory_options",
     "lstm_hidden_size": "memory_options",
     "max_episode_steps": "time_limit",
+    "max_seq_len": "sequence_length",
+    "minibatch_size": "minibatches",
+    "MlpLstmPolicy": "lstm",
+    "MlpPolicy": "none",
+    "MultiInputLstmPolicy": "lstm",
+    "MultiInputPolicy": "none",
     "n_envs": "num_envs",
     "n_epochs": "epochs",
     "n_eval_episodes": "episodes",
+    "n_heads": "memory_options",
+    "n_layers": "memory_options",
     "n_lstm_layers": "memory_options",
     "n_seeds": "seeds",
+    "n_stack": "memory",
     "n_steps": "rollout_length",
     "n_timesteps": "steps",
+    "net_arch": "head_size",
     "norm_adv": "advantage_normalisation",
     "norm_obs": "normalise_observations",
     "norm_reward": "normalise_rewards",
     "normalize_advantage": "advantage_normalisation",
+    "num_env_runners": "processes",
+    "num_envs_per_env_runner": "num_envs",
+    "num_envs_per_worker": "num_envs",
+    "num_epochs": "epochs",
+    "num_heads": "memory_options",
+    "num_layers": "memory_options",
     "num_minibatches": "minibatches",
+    "num_rollout_workers": "processes",
     "num_seeds": "seeds",
+    "num_sgd_iter": "epochs",
     "num_steps": "rollout_length",
+    "num_workers": "processes",
+    "ortho_init": "init",
     "policy": "memory",
     "policy_kwargs": "memory_options",
+    "policy_lr": "learning_rate",
+    "q_lr": "learning_rate",
+    "rollout_fragment_length": "rollout_length",
     "save_freq": "checkpoint_seconds",
     "sde_sample_freq": "noise_steps",
+    "seq_len": "sequence_length",
+    "sgd_minibatch_size": "minibatches",
     "start_e": "epsilon_start",
     "target_network_frequency": "target_period",
     "target_update_interval": "target_period",
@@ -60,37 +106,91 @@ OTHER_NAMES = {
     "total_steps": "steps",
     "total_timesteps": "steps",
     "track": "loggers",
+    "train_batch_size": "rollout_length",
+    "train_freq": "rollout_length",
+    "train_frequency": "rollout_length",
     "update_epochs": "epochs",
+    "use_attention": "memory",
+    "use_lstm": "memory",
     "use_sde": "noise_steps",
+    "vf_clip_param": "value_clip",
     "vf_coef": "value_cost",
+    "vf_loss_coeff": "value_cost",
     "wandb_entity": "entity",
     "wandb_project_name": "project",
 }
 """Their name to the field's name here."""
 
 NOTES = {
+    "activation_fn": "relu or elu, between the encoder's layers",
+    "anneal_lr": "linear",
+    "autotune": "with 0 the temperature stays what it is at first",
     "batch_size": "how many there are, not their size",
+    "CnnLstmPolicy": "behind network.encoder=nature",
+    "CnnPolicy": "behind network.encoder=nature",
+    "d_model": "hidden_size=64",
     "eval_freq": "the best agent by these rows is kept; clew evaluate plays fresh episodes",
+    "fcnet_activation": "relu or elu, between the encoder's layers",
+    "fcnet_hiddens": "width of the layers of network.encoder=mlp; head_size is after the memory",
+    "frame_stack": "frame_stack, with frames=4 in memory_options",
+    "hidden_dim": "hidden_size=64",
     "hidden_size": "hidden_size=64",
+    "log_interval": "updates",
+    "lstm_cell_size": "hidden_size=64",
     "lstm_hidden_size": "hidden_size=64",
+    "minibatch_size": "how many there are, not their size",
+    "MultiInputLstmPolicy": "behind network.encoder=auto",
+    "MultiInputPolicy": "behind network.encoder=auto",
+    "n_heads": "num_heads=4",
+    "n_layers": "num_layers=2",
     "n_lstm_layers": "num_layers=2",
+    "n_stack": "frame_stack, with frames=4 in memory_options",
+    "net_arch": "one hidden layer of actor and critic after the memory; encoder_size is before it",
+    "num_env_runners": "with runner=async it is asynchronous.actors",
+    "num_heads": "num_heads=4",
+    "num_layers": "num_layers=2",
+    "num_rollout_workers": "with runner=async it is asynchronous.actors",
+    "num_workers": "with runner=async it is asynchronous.actors",
     "policy": "the rest of the network is in network",
     "policy_kwargs": "the rest of the network is in network",
+    "policy_lr": "one for all of SAC; memory_rate and temperature_rate are fractions of it",
+    "q_lr": "one for all of SAC; memory_rate and temperature_rate are fractions of it",
     "save_freq": "seconds, not steps",
+    "sgd_minibatch_size": "how many there are, not their size",
     "target_network_frequency": "gradient steps, not environment steps",
     "target_update_interval": "gradient steps, not environment steps",
     "tensorboard_log": "tensorboard; the events are in the run's folder",
     "track": "wandb",
+    "train_batch_size": "steps of each environment; theirs are of all together",
+    "train_freq": "steps of every environment between two updates",
+    "train_frequency": "steps of every environment between two updates",
+    "use_attention": "gtrxl",
+    "use_lstm": "lstm",
     "use_sde": "how long noise is kept; it does not depend on the state",
 }
 """What else differs."""
 
 _DEVICE = "JAX chooses it, or the environment variable JAX_PLATFORMS does (cpu, cuda)"
+_ONE_MEMORY = "actor and critic share the memory; SAC has memory_of_critic=separate"
+_OPTIMISER = "it is Adam, with learning_rate, adam_b1, adam_b2 and adam_eps of the learner"
+_PROGRESS = "progress is on standard error, or given to clew.train(config, progress=...)"
 NO_SETTING = {
+    "callback": "clew.train(config, callbacks=[...])",
     "cuda": _DEVICE,
+    "deterministic": "clew evaluate, watch, inspect have --actions greedy, Python greedy=True",
     "device": _DEVICE,
+    "enable_critic_lstm": _ONE_MEMORY,
+    "framework": "it is JAX",
+    "num_gpus": _DEVICE,
+    "optimizer_class": _OPTIMISER,
+    "optimizer_kwargs": _OPTIMISER,
     "patience": "a callback that returns True ends a run: clew.train(config, callbacks=[...])",
-    "verbose": "progress is on standard error, or given to clew.train(config, progress=...)",
+    "progress_bar": _PROGRESS,
+    "render_mode": "clew watch makes a film, wrappers.video_every films of a training",
+    "reset_num_timesteps": "clew train --resume (clew.resume_run) goes on, start_from begins anew",
+    "shared_lstm": _ONE_MEMORY,
+    "torch_deterministic": "a task in JAX repeats bit for bit on a machine, with the same versions",
+    "verbose": _PROGRESS,
 }
 """What is to be said of settings of theirs that are none here."""
 
@@ -139,8 +239,11 @@ def note(given: str, called: str) -> str:
 
 
 def instead(given: str) -> str:
-    """What does what another library's option does, where that is no setting; mostly empty."""
-    return NO_SETTING.get(_name(given), "")
+    """What does what another library's option does, where nothing here does; mostly empty."""
+    name = _name(given)
+    if name in OTHER_NAMES:
+        return f"clew calls it {OTHER_NAMES[name]}, which belongs elsewhere"
+    return NO_SETTING.get(name, "")
 
 
 def _name(given: str) -> str:
