@@ -18,6 +18,7 @@ from clew.agents.encoders import (
     Impala,
     Nature,
     OneHot,
+    is_flattened,
     make_encoder,
     taken_for_symbols,
 )
@@ -231,6 +232,8 @@ def test_a_small_picture_in_a_dict(
     assert isinstance(made, DictEncoder) and isinstance(made.encoders[0], kind)
     assert taken_for_symbols(box, config) == symbols
     assert not taken_for_symbols(spaces.Box(0, 1, shape), config)
+    assert is_flattened(box, EncoderConfig("none")) == (shape[0] >= 32)
+    assert not is_flattened(box, config)
 
 
 def test_a_projection_and_a_norm_after_all_of_it() -> None:

@@ -155,7 +155,7 @@ def test_an_unknown_name_is_said_before_settings_that_nothing_uses(tmp_path):
 
 
 class Suggesting(gymnasium.Env):
-    """A mask that nobody asked for, a text, a small picture, or actions in other units."""
+    """A mask that nobody asked for, a text, a picture, or actions in other units."""
 
     def __init__(self, kind: str):
         box = spaces.Box(-1, 1, (2,), np.float32)
@@ -165,6 +165,8 @@ class Suggesting(gymnasium.Env):
             self.observation_space = spaces.Dict(a=spaces.Tuple((box, spaces.Text(9))))
         elif kind == "small":
             self.observation_space = spaces.Dict(a=spaces.Box(0, 255, (16, 16, 1), np.uint8))
+        elif kind == "picture":
+            self.observation_space = spaces.Dict(a=spaces.Box(0, 1, (32, 40, 3), np.float32))
         elif kind == "wide":
             self.observation_space, self.action_space = box, spaces.Box(-500, 500, (1,), np.float32)
 
@@ -184,6 +186,7 @@ class Suggesting(gymnasium.Env):
         ("mask", "which actions are allowed: --wrappers.action-mask moves_mask"),
         ("text", "'a.1' is text, which the agent does not see"),
         ("small", "'a', bytes .16, 16, 1., is read as numbers up to 255.*encoder impala"),
+        ("picture", "'a' is a picture, .32, 40, 3., .*--network.encoder auto"),
         ("wide", "actions reach 500 to 500 .*--network.continuous tanh"),
     ],
 )

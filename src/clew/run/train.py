@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from clew.agents.encoders import taken_for_symbols
+from clew.agents.encoders import is_flattened, taken_for_symbols
 from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.envs.wrappers import INFO, NEEDED
 from clew.errors import UserError, one_line, system_error
@@ -200,7 +200,7 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for remarks in (_no_episode, _no_learning, _no_host, _no_use, _unread, _small, _unasked):
+        for remarks in (_no_episode, _no_learning, _no_host, _no_use, _unread, _pictures, _unasked):
             for line in remarks(parts):
                 progress.message(line)
         spaces = recorded_spaces(parts.task)
@@ -310,9 +310,15 @@ def _unread(parts: Parts) -> Iterator[str]:
         )
 
 
-def _small(parts: Parts) -> Iterator[str]:
-    """Says which bytes, read as symbols, may be a small picture."""
+def _pictures(parts: Parts) -> Iterator[str]:
+    """Says which pictures no convolution reads, and which bytes may be a small picture."""
     for name, space in named_spaces(parts.task.observation_space).items():
+        if is_flattened(space, parts.config.network):
+            yield (
+                f"{name!r} is a picture, {list(space.shape or ())}, and without an encoder the "
+                "memory reads its numbers one beside the other; for convolutions: "
+                "--network.encoder auto, or nature, which is faster without a GPU"
+            )
         if taken_for_symbols(space, parts.config.network):
             yield (
                 f"{name!r}, bytes {list(space.shape or ())}, is read as numbers up to 255, as "

@@ -39,6 +39,7 @@ __all__ = [
     "OneHot",
     "PreviousReward",
     "WithoutMask",
+    "is_flattened",
     "make_encoder",
     "taken_for_symbols",
 ]
@@ -211,6 +212,12 @@ def taken_for_symbols(space: spaces.Space[Any], config: EncoderConfig) -> bool:
     if config.encoder == "impala" or is_reference(config.encoder):
         return False
     return _is_picture(space, SMALLEST) and not _is_picture(space, PICTURE)
+
+
+def is_flattened(space: spaces.Space[Any], config: EncoderConfig) -> bool:
+    """Whether the agent is given a picture's numbers as they are, side by side."""
+    picture = isinstance(space, spaces.Box) and _is_picture(space, PICTURE)
+    return picture and config.encoder == "none"
 
 
 def _is_picture(space: spaces.Box, least: int) -> bool:
