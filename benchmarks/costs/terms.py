@@ -114,7 +114,8 @@ TERMS: dict[str, tuple[Term, ...]] = {
         term("floats", "C", 1, "eta H d_h d_h"),
         term("floats", "s", 1, "eta H d_h"),
     ),
-    # The same with V pairs of vectors in the place of C; s is the key vector of frequency 0.
+    # The same with V pairs of vectors in the place of C; s is the key vector of frequency 0, unless
+    # there is none (`code`), when it is a vector more.
     "arelit": (
         *_GATED_FEATURES,
         term("elementwise", "decayed keys, new keys, k . q", 3, "K eta H d_h"),
