@@ -128,7 +128,8 @@ class PositionOnlyCartPole(_CartPole):
     @property
     def observation_space(self) -> Box:
         """The cart's place and the pole's angle."""
-        return _positions()
+        high = np.array([2 * FARTHEST, 2 * STEEPEST], np.float32)
+        return Box(-high, high, dtype=np.float32)
 
 
 class VelocityOnlyCartPole(_CartPole):
@@ -152,7 +153,7 @@ class VelocityOnlyCartPole(_CartPole):
     seen = (1, 3)
 
 
-class NoisyPositionOnlyCartPole(Noisy, _CartPole):
+class NoisyPositionOnlyCartPole(Noisy, PositionOnlyCartPole):
     """Keep a pole upright on a cart, seeing place and angle with noise.
 
     As `PositionOnlyCartPole` with 200 steps. Noise of deviation sigma is added to both numbers,
@@ -168,13 +169,3 @@ class NoisyPositionOnlyCartPole(Noisy, _CartPole):
 
     Source: popgym 1.0.7, NoisyPositionOnlyCartPole. Computed in single precision, there in double.
     """
-
-    @property
-    def observation_space(self) -> Box:
-        """The cart's place and the pole's angle."""
-        return _positions()
-
-
-def _positions() -> Box:
-    high = np.array([2 * FARTHEST, 2 * STEEPEST], np.float32)
-    return Box(-high, high, dtype=np.float32)

@@ -48,14 +48,37 @@ def swing(
     return angle + turning * INTERVAL, turning, cost
 
 
-class _Pendulum(Environment):
-    """What both have in common: the pendulum, and n steps to bring it up and keep it there."""
+class PositionOnlyPendulum(Environment):
+    """Swing a pendulum up and keep it there, without seeing how fast it turns.
 
-    max_steps: eqx.AbstractVar[int]
+    The observation is the cosine and the sine of the angle; the angular velocity is to be found
+    from what was seen before. Every step gives (1 - 2 c / 16.27) / n with the cost c of Gymnasium's
+    Pendulum, so that returns are between -1 and 1; the episode is truncated after n steps.
+
+    Args:
+        difficulty: easy, medium or hard: 200, 150 or 100 steps.
+        max_steps: n, in place of what the difficulty says.
+
+    Raises:
+        UserError: an unknown difficulty or an impossible number.
+
+    Source: popgym 1.0.7, PositionOnlyPendulum. Computed in single precision, there in double.
+    """
+
+    SIZES: ClassVar[Sizes] = {
+        "easy": {"max_steps": 200},
+        "medium": {"max_steps": 150},
+        "hard": {"max_steps": 100},
+    }
+    max_steps: int = eqx.field(static=True)
     observation_size = 2
     num_actions = 0
     opening_is_costly = True
     metric_names = ()
+
+    def __init__(self, difficulty: str = "easy", max_steps: int | None = None):
+        (self.max_steps,) = sized(self.SIZES, difficulty, max_steps=max_steps)
+        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
 
     @property
     def observation_space(self) -> Box:
@@ -106,36 +129,7 @@ class _Pendulum(Environment):
         return f"angle {float(state.angle):+.2f}, turning {float(state.turning):+.2f}\n"
 
 
-class PositionOnlyPendulum(_Pendulum):
-    """Swing a pendulum up and keep it there, without seeing how fast it turns.
-
-    The observation is the cosine and the sine of the angle; the angular velocity is to be found
-    from what was seen before. Every step gives (1 - 2 c / 16.27) / n with the cost c of Gymnasium's
-    Pendulum, so that returns are between -1 and 1; the episode is truncated after n steps.
-
-    Args:
-        difficulty: easy, medium or hard: 200, 150 or 100 steps.
-        max_steps: n, in place of what the difficulty says.
-
-    Raises:
-        UserError: an unknown difficulty or an impossible number.
-
-    Source: popgym 1.0.7, PositionOnlyPendulum. Computed in single precision, there in double.
-    """
-
-    SIZES: ClassVar[Sizes] = {
-        "easy": {"max_steps": 200},
-        "medium": {"max_steps": 150},
-        "hard": {"max_steps": 100},
-    }
-    max_steps: int = eqx.field(static=True)
-
-    def __init__(self, difficulty: str = "easy", max_steps: int | None = None):
-        (self.max_steps,) = sized(self.SIZES, difficulty, max_steps=max_steps)
-        require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
-
-
-class NoisyPositionOnlyPendulum(Noisy, _Pendulum):
+class NoisyPositionOnlyPendulum(Noisy, PositionOnlyPendulum):
     """Swing a pendulum up and keep it there, seeing its position with noise.
 
     As `PositionOnlyPendulum` with 200 steps. Noise of deviation sigma is added to cosine and sine,
