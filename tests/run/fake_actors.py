@@ -3,24 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-
-class RayError(Exception):
-    """Of any kind that is no other."""
-
-
-class ActorDiedError(RayError):
-    """Of an actor that has died."""
-
-
-class RayTaskError(RayError):
-    """Of a method that raised."""
-
-
-class RuntimeEnvSetupError(RayError):
-    """Of a process that could not be prepared."""
-
-
-KINDS = (RayError, ActorDiedError, RayTaskError, RuntimeEnvSetupError)
+from fake_ray import KINDS
 
 
 class FakeActors:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 from benchmarks import ray_actors
-from fake_actors import ActorDiedError, FakeActors, PromptActors, RayError, RayTaskError
+from fake_actors import FakeActors, PromptActors
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.cli import run
@@ -25,6 +25,7 @@ from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.build import make_parts
 from clew.run.config import config_from_json
 from clew.run.updates import init_run
+from fake_ray import ActorDiedError, RayError, RayTaskError
 from small_async import async_config, run_dir
 
 MODULES = ("ray_actor", "ray_pool")

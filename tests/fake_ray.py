@@ -7,20 +7,25 @@ class RayError(Exception):
     """Of a process or node."""
 
 
+class ActorDiedError(RayError):
+    """Of an actor that has died."""
+
+
 class RayTaskError(RayError):
-    """Of a function that could not be called."""
+    """Of a function or method that raised, or could not be called."""
 
 
 class RuntimeEnvSetupError(RayError):
     """Of a process that could not be prepared."""
 
 
+KINDS = (RayError, ActorDiedError, RayTaskError, RuntimeEnvSetupError)
+
+
 class FakeRay:
     """A cluster that this process is connected to; `results` are of references by name."""
 
-    exceptions = SimpleNamespace(
-        RayError=RayError, RayTaskError=RayTaskError, RuntimeEnvSetupError=RuntimeEnvSetupError
-    )
+    exceptions = SimpleNamespace(**{kind.__name__: kind for kind in KINDS})
 
     def __init__(self, cpus: float = 2.0):
         self.cpus, self.results, self.options, self.called = cpus, {}, {}, []
