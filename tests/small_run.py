@@ -45,6 +45,19 @@ def small_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig
     return TrainConfig(**{**settings, "run_dir": str(folder), "name": name, **changes})
 
 
+BRIEF_REPLAY: dict[str, Any] = {
+    "num_envs": 4,
+    "rollout_length": 8,
+    "sequence_length": 4,
+    "burn_in": 4,
+    "period": 4,
+    "replay_steps": 96,
+    "learning_starts": 0,
+    "batch_size": 2,
+}
+"""Of a learner that replays, with a rollout of 32 steps."""
+
+
 def replaying_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig:
     """The same with R2D2 and a replay of 20 rollouts."""
     learning = R2D2Config(

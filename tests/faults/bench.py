@@ -24,7 +24,7 @@ from clew.run.metrics import Row, read_metrics
 from clew.run.progress import Progress, Quiet, Report
 from clew.run.runner import TrainingInterrupted
 from clew.run.train import train
-from small_run import newest
+from small_run import BRIEF_REPLAY, newest
 
 PER_UPDATE = 4 * 8
 SHORT, LONG, HOSTED = 40, 2_500, 200
@@ -37,16 +37,7 @@ SMALL_ARELIT = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 
 SETTINGS: dict[str, Any] = {
     "a2c": A2CConfig(num_envs=4, rollout_length=8),
     "ppo": PPOConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=1, epochs=1),
-    "r2d2": R2D2Config(
-        num_envs=4,
-        rollout_length=8,
-        sequence_length=4,
-        burn_in=4,
-        period=4,
-        replay_steps=96,
-        learning_starts=0,
-        batch_size=2,
-    ),
+    "r2d2": R2D2Config(**BRIEF_REPLAY),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "a2c": {},

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from typing import Any
 
 import equinox as eqx
 import gymnasium
@@ -34,7 +35,7 @@ from clew.run.runner import EnvironmentFailed, TrainingDiverged
 from clew.run.train import resume_run, train
 from clew.run.updates import init_run
 from slow_cases import fast_only
-from small_run import Watch, newest
+from small_run import BRIEF_REPLAY, Watch, newest
 
 GAMMA = 0.5
 
@@ -75,37 +76,23 @@ def counting_same_step(num_envs: int, **options):
     )
 
 
-REPLAYED = R2D2Config(
-    num_envs=4,
-    rollout_length=8,
-    sequence_length=4,
-    burn_in=0,
-    period=4,
-    replay_steps=512,
-    learning_starts=0,
-    batch_size=8,
-    learning_rate=1e-2,
-    adam_eps=1e-8,
-    target_period=5,
-    n_step=1,
-    gamma=GAMMA,
-)
-
+ON_POLICY: dict[str, Any] = {
+    "num_envs": 4,
+    "rollout_length": 8,
+    "learning_rate": 1e-2,
+    "gamma": GAMMA,
+    "lam": 0.0,
+}
+REPLAY: dict[str, Any] = BRIEF_REPLAY | {
+    "burn_in": 0,
+    "replay_steps": 512,
+    "batch_size": 8,
+    "learning_rate": 1e-2,
+    "gamma": GAMMA,
+}
+REPLAYED = R2D2Config(**REPLAY, adam_eps=1e-8, target_period=5, n_step=1)
 SOFT = SACConfig(
-    num_envs=4,
-    rollout_length=8,
-    sequence_length=4,
-    burn_in=0,
-    period=4,
-    replay_steps=512,
-    learning_starts=0,
-    gradient_steps=2,
-    batch_size=8,
-    learning_rate=1e-2,
-    polyak=0.2,
-    initial_temperature=1e-6,
-    temperature_rate=0.0,
-    gamma=GAMMA,
+    **REPLAY, gradient_steps=2, polyak=0.2, initial_temperature=1e-6, temperature_rate=0.0
 )
 """Without a reward for its entropy, which is no part of these values."""
 
@@ -118,25 +105,9 @@ def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **chang
         "memory_options": {},
         "network": NetworkConfig(head_size=16),
         "algorithm": algorithm,
-        "a2c": A2CConfig(num_envs=4, rollout_length=8, learning_rate=1e-2, gamma=GAMMA, lam=0.0),
-        "ppo": PPOConfig(
-            num_envs=4,
-            rollout_length=8,
-            sequence_length=4,
-            minibatches=1,
-            learning_rate=1e-2,
-            gamma=GAMMA,
-            lam=0.0,
-        ),
-        "pqn": PQNConfig(
-            num_envs=4,
-            rollout_length=8,
-            sequence_length=4,
-            minibatches=1,
-            learning_rate=1e-2,
-            gamma=GAMMA,
-            lam=0.0,
-        ),
+        "a2c": A2CConfig(**ON_POLICY),
+        "ppo": PPOConfig(**ON_POLICY, sequence_length=4, minibatches=1),
+        "pqn": PQNConfig(**ON_POLICY, sequence_length=4, minibatches=1),
         "r2d2": REPLAYED,
         "sac": SOFT,
         "steps": 32 * 200,

@@ -28,7 +28,7 @@ from clew.run.asynchronous.settings import AsyncConfig
 from clew.run.config import TrainConfig
 from clew.run.progress import Quiet
 from slow_cases import fast_only
-from small_run import Watch, newest
+from small_run import BRIEF_REPLAY, Watch, newest
 
 KEPT = 4
 """Rollouts that the learner keeps."""
@@ -113,33 +113,10 @@ def config_of(folder: Path, updates: int, **changes: Any) -> TrainConfig:
     return TrainConfig(**settings | changes)
 
 
-R2D2 = {
-    "algorithm": "r2d2",
-    "r2d2": R2D2Config(
-        num_envs=4,
-        rollout_length=8,
-        sequence_length=4,
-        burn_in=4,
-        period=4,
-        replay_steps=96,
-        learning_starts=0,
-        batch_size=2,
-    ),
-}
+R2D2 = {"algorithm": "r2d2", "r2d2": R2D2Config(**BRIEF_REPLAY)}
 SAC = {
     "algorithm": "sac",
-    "sac": SACConfig(
-        num_envs=4,
-        rollout_length=8,
-        sequence_length=4,
-        burn_in=4,
-        period=4,
-        memory_of_critic="separate",
-        replay_steps=96,
-        learning_starts=0,
-        gradient_steps=2,
-        batch_size=2,
-    ),
+    "sac": SACConfig(**BRIEF_REPLAY, memory_of_critic="separate", gradient_steps=2),
 }
 CONTINUOUS = {"env": "gymnasium:Pendulum-v1", "env_options": {}}
 HOSTED = {"env": "gymnasium:CartPole-v1", "env_options": {}}
