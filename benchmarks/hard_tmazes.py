@@ -30,6 +30,7 @@ It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER`
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +107,9 @@ def longest() -> Study:
     """One bit, for 1,500 steps."""
     models = {memory: _walker(memory, LONGEST, end=4.0) for memory in ("gru", "none")}
     models["delta_net"] = _walker("gated_delta_net", LONGEST, end=4.0, decay="none")
-    return Study(
-        name="passive-tmaze-1500",
-        models=models,
-        settings={f"passive-{LONGEST}": Setting("passive_tmaze", {"corridor_length": LONGEST})},
-        steps=10_000_000,
-        evaluation=Evaluation(episodes=200),
-        score="success",
-        resumable=True,
-    )
+    settings = {f"passive-{LONGEST}": Setting("passive_tmaze", {"corridor_length": LONGEST})}
+    study = replace(passive(), name="passive-tmaze-1500", models=models, settings=settings)
+    return replace(study, steps=10_000_000)
 
 
 def _walker(memory: str, corridor: int, *, end: float = 1.0, **options: Any) -> TrainConfig:

@@ -40,13 +40,21 @@ def short() -> Study:
     """A corridor of 20."""
     like = TrainConfig(a2c=A2CConfig(num_envs=16, rollout_length=64))
     models = agents(NAMES, like=like)
-    return _study("modern-memories", models | _opened(models), corridor(SHORT), 500_000)
+    return Study(
+        name="modern-memories",
+        models=models | _opened(models),
+        settings=corridor(SHORT),
+        steps=500_000,
+        evaluation=Evaluation(episodes=500),
+        score="success",
+    )
 
 
 def long() -> Study:
     """One of 160."""
     models = agents(NAMES, LONG_WIDTHS, agent("small half-wave fast"))
-    return _study("modern-memories-160", models | _opened(models), corridor(LONG), 5_000_000)
+    study = replace(short(), name="modern-memories-160", settings=corridor(LONG), steps=5_000_000)
+    return replace(study, models=models | _opened(models))
 
 
 def _opened(models: dict[str, TrainConfig]) -> dict[str, TrainConfig]:
@@ -61,19 +69,6 @@ def _opened(models: dict[str, TrainConfig]) -> dict[str, TrainConfig]:
 def corridor(length: int) -> dict[str, Setting]:
     """A T-Maze of this length."""
     return {f"tmaze-{length}": Setting("tmaze", {"corridor_length": length})}
-
-
-def _study(
-    name: str, models: dict[str, TrainConfig], settings: dict[str, Setting], steps: int
-) -> Study:
-    return Study(
-        name=name,
-        models=models,
-        settings=settings,
-        steps=steps,
-        evaluation=Evaluation(episodes=500),
-        score="success",
-    )
 
 
 PLANS = {"short": short, "long": long}
