@@ -4,7 +4,6 @@ A learner that replays stores the state before a sequence as `compact` leaves it
 parameters than those that acted the state is stale, more or less: `staleness` says how far.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import equinox as eqx
@@ -19,6 +18,9 @@ from clew.memory.laws.runs import as_numpy, learn, moved
 
 STEP = 1e-3
 """Size of an update, relative to the root mean square of each array of parameters."""
+UPDATES = (1, 10, 100)
+PAST = 64
+"""Observations before a replayed sequence, and in it."""
 
 
 def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
@@ -48,36 +50,25 @@ def stored_floats(memory: AbstractMemory) -> int:
     return sum(leaf.size * (1 + jnp.iscomplexobj(leaf)) for leaf in jax.tree.leaves(compacted))
 
 
-def staleness(
-    memory: AbstractMemory,
-    updates: Sequence[int] = (1, 10, 100),
-    *,
-    length: int = 64,
-    step: float = STEP,
-    seed: int = 0,
-) -> dict[int, float]:
-    """How far replayed sequences are off after some updates of the parameters.
+def staleness(memory: AbstractMemory) -> dict[int, float]:
+    """How far replayed sequences are off after some updates, each a step in a random direction.
 
-    A sequence is read from the state that the old parameters left after `length` observations, and
+    A sequence is read from the state that the old parameters left after `PAST` observations, and
     from the one that the new parameters leave; with neither is there a start in between.
 
     Args:
         memory: with the parameters that acted.
-        updates: numbers of updates, each a step in a random direction.
-        length: of the past, and of the sequence.
-        step: the size of an update, see `STEP`.
-        seed: of observations and directions.
 
     Returns:
-        Number of updates to the root mean square of the difference of the outputs, relative to that
-        of the outputs.
+        Number of updates, each of `UPDATES`, to the root mean square of the difference of the
+        outputs, relative to that of the outputs.
     """
-    random = np.random.default_rng(seed)
-    xs = jnp.asarray(random.standard_normal((2, length, memory.input_size)), jnp.float32)
+    random = np.random.default_rng(0)
+    xs = jnp.asarray(random.standard_normal((2, PAST, memory.input_size)), jnp.float32)
 
     @eqx.filter_jit
     def read(memory: AbstractMemory, state: State, xs: jax.Array) -> tuple[State, jax.Array]:
-        return memory.unroll(state, xs, jnp.zeros(length, bool))
+        return memory.unroll(state, xs, jnp.zeros(PAST, bool))
 
     @eqx.filter_jit
     def renew(memory: AbstractMemory, compacted: State) -> State:
@@ -85,9 +76,9 @@ def staleness(
 
     stored = memory.compact(read(memory, memory.init_state(), xs[0])[0])
     found, made, new = {}, 0, memory
-    for number in sorted(updates):
+    for number in UPDATES:
         for _ in range(made, number):
-            new = moved(new, step, random)
+            new = moved(new, STEP, random)
         made = number
         state, _ = read(new, new.init_state(), xs[0])
         stale, fresh = (read(new, s, xs[1])[1] for s in (renew(new, stored), state))

@@ -105,13 +105,13 @@ class GRUGate(AbstractDepthGate):
     candidate: Linear
     bias: Float[Array, " n"]
 
-    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init, bias: float = 2.0):
+    def __init__(self, size: int, *, key: PRNGKeyArray, init: Init):
         keys = jax.random.split(key, 6)
         square = [Linear(size, size, key=k, init=init, bias=False) for k in keys]
         self.update = _beside(square[:3])
         self.stream = _beside(square[3:5])
         self.candidate = square[5]
-        self.bias = initial.constant(size, bias)
+        self.bias = initial.constant(size, 2.0)
 
     def __call__(
         self, x: Float[Array, "*lead n"], y: Float[Array, "*lead n"]
