@@ -19,10 +19,11 @@ from clew.lab.costs.compiled import (
     step,
     unroll,
 )
-from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, parameters, state_size
+from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, state_size
 from clew.lab.costs.reproject import Reprojecting
 from clew.lab.studies.models import PublishedGTrXL
 from clew.memory import MEMORIES, make_memory, options_among
+from clew.memory.base import count_floats
 from clew.memory.gtrxl import GTrXL
 from clew.names import find
 
@@ -123,7 +124,7 @@ def _counted(subject: Subject, plan: CostPlan) -> Account:
     module = eqx.filter_eval_shape(subject.make, jax.random.key(0))
     row = Account(
         name=subject.name,
-        parameters=parameters(module),
+        parameters=count_floats(module),
         state=state_size(module),
         step=multiply_adds(module, subject.input_size),
     )

@@ -48,14 +48,6 @@ class Arithmetic(NamedTuple):
         return self.products + self.elementwise
 
 
-def parameters(module: Any) -> int:
-    """Counts the trainable numbers of a module, those of its floating-point arrays.
-
-    A complex number is two.
-    """
-    return count_floats(module)
-
-
 def state_size(module: Any) -> StateSize:
     """The size of the state that `module.init_state()` returns, for one environment.
 
