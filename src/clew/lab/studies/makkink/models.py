@@ -71,16 +71,11 @@ class PublishedReZero(LayerStack):
         self.set_layers(input_size, *window_stack(input_size, key, layer=layer, **options))
 
 
-class BlockOptions(UniversalOptions, total=False):
+class BlockOptions(UniversalOptions, LayerOptions, total=False):
     """The options of `published_block`, which describes them."""
 
     blend: Blend
     unreached: Unreached
-    gate: GateName
-    norm: NormPlace
-    residual_weight: bool
-    inner_residual: bool
-    crossed_states: bool
 
 
 @takes_options_of(universal_block)
