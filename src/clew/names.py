@@ -130,7 +130,7 @@ def unknown_or_own(kind: str, name: str, registry: Iterable[str]) -> UserError:
     module, _, attribute = name.rpartition(".")
     if module and attribute != "py":
         return UserError(f"unknown {kind} {name!r}; your own is written {module}:{attribute}")
-    if OTHER_NAMES.get(name) in registry:
+    if OTHER_NAMES.get(name, "") in registry:
         return unknown_setting(kind, name, registry)
     return unknown_name(kind, name, registry)
 

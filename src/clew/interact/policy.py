@@ -306,7 +306,9 @@ class Policy:
         rewards = None if reward is None else self._each("reward", reward)
         ends = self._each("ended", ended).astype(bool)
         x = self._read(observation, starts, rewards, ends, action_mask)
-        state, chosen = _choose(self._agent, self._state, x, starts, greedy=self._greedy)
+        state, chosen = _choose(
+            self._agent, self._state, x, jnp.asarray(starts), greedy=self._greedy
+        )
         self._state = state._replace(action=np.asarray(chosen), fresh=np.zeros_like(starts))
         actions = self._decoded()
         if self._wrappers is not None:
@@ -462,7 +464,8 @@ def _choose(
         memory, outputs = agent.step(state.memory, x, start)
         time = jnp.where(start, 0, state.time + 1)
         anew = agent.distribution.noise_time(time) == time
-        later, now = map(_data, jax.random.split(jax.random.wrap_key_data(state.key)))
+        own = jax.random.wrap_key_data(jnp.asarray(state.key))
+        later, now = map(_data, jax.random.split(own))
         key, noise = jnp.where(anew, later, state.key), jnp.where(anew, now, state.noise)
         drawn = jax.random.wrap_key_data(noise)
         after = state._replace(memory=memory, time=time, key=key, noise=noise)
