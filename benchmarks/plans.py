@@ -59,6 +59,7 @@ def run_plan(
     parser.add_argument(
         "--add-memory", nargs="+", default=[], help="one of yours, as for clew study"
     )
+    parser.add_argument("--first", type=int, default=first, help="the first seed")
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
@@ -66,5 +67,5 @@ def run_plan(
     study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
     new = [name for name in study.models if name not in plan.models]
     study = study.only(given.models and [*given.models, *new])
-    study = replace(study, seeds=tuple(range(first, first + given.seeds)))
+    study = replace(study, seeds=tuple(range(given.first, given.first + given.seeds)))
     return run_study(study, given.folder, workers=given.workers)
