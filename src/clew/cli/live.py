@@ -66,7 +66,7 @@ class Live(Progress):
         self._show(text=self._text if name == "training" else name + hint)
 
     def report(self, report: Report) -> None:
-        self._row = report.row or self._row
+        self._row |= report.row or {}
         self._text = summary_line(report, self._row)
         self._show(total=report.total_steps, completed=report.steps, text=self._text)
 

@@ -95,12 +95,10 @@ class HostedTask(Task):
         self.unread = environment.observations.unread
         self.metric_names = metric_names_of(wrappers)
 
-    def open(
-        self, num_envs: int, *, seed: int, processes: int = 0, frozen: bool = False
-    ) -> GymnasiumStream:
-        """Opens `num_envs` environments, see `GymnasiumTask.open`."""
+    def open(self, num_envs: int, *, seed: int, processes: int = 0) -> GymnasiumStream:
+        """Opens `num_envs` environments to train in, see `GymnasiumTask.open`."""
         return self.environment.open(
-            num_envs, processes=processes, seed=seed, wrappers=self.wrappers, frozen=frozen
+            num_envs, processes=processes, seed=seed, wrappers=self.wrappers
         )
 
     def check_training(self, processes: int, num_envs: int) -> None:
@@ -217,9 +215,13 @@ class HostedTask(Task):
                     now = stream.reset()
 
     def _to_play(self, count: int, seed: int) -> GymnasiumStream:
-        """Environments whose wrappers learn nothing, in as many processes as share them equally."""
+        """Environments whose wrappers learn and film nothing, in as many processes as share them
+        equally."""
         processes = self.host.processes and math.gcd(count, self.host.processes)
-        return self.open(count, seed=seed, processes=processes, frozen=True)
+        wrappers = dataclasses.replace(self.wrappers, video_every=0)
+        return self.environment.open(
+            count, seed=seed, processes=processes, wrappers=wrappers, frozen=True
+        )
 
     def _open_rendered(self, seed: int) -> tuple[GymnasiumStream, gymnasium.Env | None]:
         """A stream of one environment, and that environment if it can be rendered."""

@@ -16,6 +16,8 @@ from clew.stats import bootstrap_interval
 
 LABELS = {"success": "success rate", "return": "return (sum of rewards)", "length": "steps"}
 PANELS = ("success", "return")
+EVALUATED = "evaluation."
+"""How columns of evaluations begin, which some rows have."""
 BANDED = 3
 """Seeds from which on a mean has its interval around it."""
 
@@ -59,7 +61,8 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
 
 
 def plot_runs(rows: Runs, path: Path, title: str | None = None) -> Path:
-    """Draws success and return of several runs in one picture: thin lines are seeds, thick means.
+    """Draws success and return of several runs in one picture: thin lines are seeds, thick means,
+    and dots what evaluations came to, as means over the seeds.
 
     The picture is a PNG, or a PDF or SVG where the path ends so; the path is returned. The title is
     that of the labels by default.
@@ -97,7 +100,10 @@ def _legend_of_lines(rows: Runs) -> str:
     counts = sorted({len(run[-1]["episodes"]) for run in rows.values()})
     band = ", shaded: 95% bootstrap interval" if counts[-1] >= BANDED else ""
     seeds = " to ".join(map(str, (counts[0], counts[-1])[-len(counts) :]))
-    return f"thin: {seeds} seeds, thick: mean{band}" if counts[-1] > 1 else ""
+    said = [f"thin: {seeds} seeds, thick: mean{band}"] if counts[-1] > 1 else []
+    if any(f"{EVALUATED}return" in row for run in rows.values() for row in run):
+        said.append("dots: evaluations")
+    return ", ".join(said)
 
 
 def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:
@@ -105,6 +111,7 @@ def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], met
     for (label, run), colour in zip(rows.items(), itertools.cycle(COLOURS), strict=False):
         if metric in run[-1]:
             _draw_run(axes, curves(run, metric), label, colour)
+            _draw_evaluations(axes, run, f"{EVALUATED}{metric}", colour)
     axes.set_xlabel("environment steps per seed", fontsize=11)
     axes.set_ylabel(LABELS.get(metric, metric), fontsize=11)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -124,6 +131,17 @@ def _draw_run(axes: Axes, data: Curves, label: str, colour: str) -> None:
     if seeds >= BANDED:
         axes.fill_between(data.steps, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.plot(data.steps, mean, color=colour, linewidth=2.4, label=label)
+
+
+def _draw_evaluations(
+    axes: Axes, rows: Sequence[Mapping[str, Any]], column: str, colour: str
+) -> None:
+    found = [row for row in rows if column in row]
+    values = np.array([row[column] for row in found], dtype=np.float64)  # None becomes NaN
+    if found:
+        mean, _, _ = mean_and_band(values.T)
+        steps = [row["steps"] for row in found]
+        axes.plot(steps, mean, "o:", color=colour, markersize=4, linewidth=1)
 
 
 def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

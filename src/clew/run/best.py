@@ -1,9 +1,10 @@
 """The best agents of a run so far, one for each seed, in a file beside the checkpoints.
 
-What was learned can be lost again. An agent's score is what training itself has measured, the mean
-return over the newest rows of metrics that have at least `EPISODES` episodes between them; so it is
-of the agent and of those shortly before it, and the highest of many such means is too high by luck:
-play fresh episodes with what is kept.
+What was learned can be lost again. An agent's score is the mean return of its evaluation, where
+the run has evaluations (see `clew.run.evaluation`). Elsewhere it is what training itself has
+measured, the mean return over the newest rows of metrics that have at least `EPISODES` episodes
+between them; so it is of the agent and of those shortly before it. The highest of many such means
+is too high by luck: play fresh episodes with what is kept.
 """
 
 import math
@@ -21,6 +22,9 @@ from clew.run.json_lines import Row
 
 EPISODES = 100
 """How many a score is over, at least."""
+EVALUATED = "evaluation."
+"""How the metrics of evaluations begin in rows; those of the training's episodes are called alike
+without it."""
 AGENT, STATISTICS = "/seed/agent", "/seed/actor/statistics"
 """Places of the agents and of what their wrappers have learned, in the state of a run."""
 _SEEDS = "seeds"
@@ -65,11 +69,16 @@ class Best:
     without having stopped: `follow` its rows first. (But for an agent of a row that a run of fewer
     steps wrote early, at its end.)
 
+    Args:
+        seeds: of the run.
+        evaluated: whether evaluations give the scores.
+
     Attributes:
         scores: of the agents that are kept, for each seed.
     """
 
-    def __init__(self, seeds: int):
+    def __init__(self, seeds: int, *, evaluated: bool = False):
+        self._evaluated = evaluated
         self.scores = [Score(0, -math.inf)] * seeds
         self._recent = [Recent() for _ in range(seeds)]
         self._leaves: dict[str, np.ndarray] = {}
@@ -78,7 +87,7 @@ class Best:
 
     @property
     def complete(self) -> bool:
-        """Whether every seed has had enough episodes."""
+        """Whether every seed has a score."""
         return all(math.isfinite(score.mean) for score in self.scores)
 
     def load(self, folder: Path, identity: Identity) -> None:
@@ -94,7 +103,9 @@ class Best:
             self._leaves = {name: np.array(leaf) for name, leaf in read.leaves.items()}
 
     def follow(self, row: Row) -> list[float | None]:
-        """Adds a row of metrics; the scores of its agents, None where episodes are too few."""
+        """Adds a row of metrics; the scores of its agents, None where there is none."""
+        if self._evaluated:
+            return row.get(f"{EVALUATED}return", [])
         # A row that somebody has written by hand may lack some.
         returns = zip(self._recent, row["episodes"], row.get("return", ()), strict=False)
         return [recent.add(episodes, mean) for recent, episodes, mean in returns]

@@ -47,6 +47,7 @@ from clew.run.migration import lasting_memory, migrate_settings
 ALGORITHMS = (*LEARNERS, "auto")
 RUNNERS = ("sync", "async")
 THREADS = ("auto", "one", "all")
+ACTIONS = ("greedy", "sampled")
 
 
 T = TypeVar("T")
@@ -160,6 +161,16 @@ class TrainConfig(LearnerSettings):
     """Updates between two rows of metrics.jsonl."""
     checkpoint_seconds: float = 60.0
     """Seconds of training between two checkpoints."""
+    evaluate_every: int = 0
+    """Environment steps of each seed between two evaluations on fresh episodes, rounded up to rows
+    of metrics.jsonl, which have what came of them; 0 for none. They choose the best agent, and
+    change nothing of the training."""
+    evaluate_episodes: int = 20
+    """Episodes of an evaluation, for every seed."""
+    evaluate_actions: str = "greedy"
+    """How evaluations choose actions: greedy, the most probable one, or sampled, as in training."""
+    evaluate_max_steps: int = 100_000
+    """Steps that an episode of an evaluation may take; with a longer one it comes to nothing."""
     loggers: tuple[str, ...] = ()
     """Where rows of metrics go besides metrics.jsonl: tensorboard, wandb, or module:Class, a logger
     of your own; several or none."""
@@ -290,6 +301,10 @@ class TrainConfig(LearnerSettings):
             lambda: require_at_least("devices", self.devices, 0),
             lambda: require_choice("device_threads", self.device_threads, THREADS),
             lambda: require_rate("checkpoint_seconds", self.checkpoint_seconds),
+            lambda: require_at_least("evaluate_every", self.evaluate_every, 0, 2**53),
+            lambda: require_at_least("evaluate_episodes", self.evaluate_episodes, 1),
+            lambda: require_choice("evaluate_actions", self.evaluate_actions, ACTIONS),
+            lambda: require_at_least("evaluate_max_steps", self.evaluate_max_steps, 1),
             self.network.validate,
             self._validate_learning,
             self.host.validate,
@@ -367,6 +382,8 @@ class TrainConfig(LearnerSettings):
         values = self.identity()
         for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
+        for name in EVALUATION:
+            values.pop(name, None)
         if is_reference(self.algorithm):
             values["steps"] = self.steps  # whether it is scheduled only its code can say
         elif self.learner.gathering.scheduled:
@@ -374,7 +391,10 @@ class TrainConfig(LearnerSettings):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
+EVALUATION = ("evaluate_every", "evaluate_episodes", "evaluate_actions", "evaluate_max_steps")
+"""Settings of the evaluations while training, which no update depends on."""
 _NEWER = (
+    *EVALUATION,
     "algorithm",
     "start_from",
     "learner_options",

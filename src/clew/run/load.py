@@ -106,7 +106,7 @@ def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> Load
         return params, None if learned is None else checkpoint.restore(read, learned, STATISTICS)
 
     if wanted:
-        read = checkpoint.read(_checkpoint(found, wanted))
+        read = checkpoint.read(_checkpoint(found, wanted, config))
         made = arrays(read)
     else:
         newest = checkpoint.load_newest(found / folder.CHECKPOINTS, arrays)
@@ -122,13 +122,14 @@ def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> Load
     return LoadedRun(found, config, task, params, static, updates, unpacked(statistics))
 
 
-def _checkpoint(found: Path, wanted: str) -> Path:
+def _checkpoint(found: Path, wanted: str, config: TrainConfig) -> Path:
     kept = found / folder.CHECKPOINTS
     best = kept / checkpoint.BEST
     if wanted in (best.name, best.stem) and not best.exists():
+        needed = "an evaluation" if config.evaluate_every else f"{EPISODES} episodes"
         raise UserError(
-            f"{found} has no best agent: one is kept from the first checkpoint after {EPISODES} "
-            "episodes of every seed on"
+            f"{found} has no best agent: one is kept from the first checkpoint after {needed} of "
+            "every seed on"
         )
     found_best = [best] if best.exists() else []
     names = {path.name: path for path in (*checkpoint.list_checkpoints(kept), *found_best)}

@@ -17,7 +17,7 @@ from clew.errors import UserError, one_line
 from clew.files import finite
 from clew.interact import default_settings
 from clew.run import json_lines
-from clew.run.best import Score
+from clew.run.best import EVALUATED, Score
 from clew.run.config import TrainConfig
 from clew.run.folder import CONFIG, METRICS
 from clew.run.json_lines import Row, RowFile
@@ -138,7 +138,8 @@ def refuse_taken_names(config: TrainConfig, names: Sequence[str]) -> None:
         UserError: naming the metric.
     """
     for name in names:
-        if name in _COLUMNS or name in config.learner.metrics or describes_updates(name):
+        taken = name in _COLUMNS or name.startswith(EVALUATED)
+        if taken or name in config.learner.metrics or describes_updates(name):
             chosen = name in config.wrappers.metrics
             raise UserError(
                 f"{config.env} has a metric {name!r}, which rows of metrics have of the training "
@@ -232,13 +233,17 @@ def summarise(
     Returns:
         The configuration's digest, versions, time and rate; "final": for every metric of episodes
         the mean over the last tenth of the run for each seed, their mean and the 95% bootstrap
-        interval over seeds (None with one seed); "best": the scores as "steps" and "return".
+        interval over seeds (None with one seed); "evaluation": the newest one, its "steps",
+        "episodes" of each seed and "actions", and as "means" what "final" has of every metric; None
+        without any; "best": the scores as "steps" and "return"; "best_by": of what they
+        are, "evaluation" or "training".
     """
     logged = rows[-1]["steps"] if rows else 0
     updates = update or (rows[-1]["update"] if rows else 0)
     steps: int = updates * config.steps_per_update
     columns = [n for n, values in (rows[-1] if rows else {}).items() if isinstance(values, list)]
-    names = [n for n in columns if n != "episodes" and not describes_updates(n)]
+    columns = [n for n in columns if n != "episodes" and not n.startswith(EVALUATED)]
+    names = [n for n in columns if not describes_updates(n)]
     window = [row for row in rows if row["steps"] > (1 - FINAL_SHARE) * logged]
     return {
         "digest": config.digest(),
@@ -252,11 +257,23 @@ def summarise(
         "seconds": round(seconds, 3),
         "rate": round(steps * config.seeds / seconds, 1) if seconds else None,
         "final": {name: _final(window, name) for name in names},
+        "evaluation": _newest_evaluation(rows, config),
         "best": [
             {"steps": score.update * config.steps_per_update, "return": score.mean}
             for score in best
         ],
+        "best_by": "evaluation" if config.evaluate_every else "training",
     }
+
+
+def _newest_evaluation(rows: Sequence[Row], config: TrainConfig) -> Row | None:
+    for row in reversed(rows):
+        found = {n.removeprefix(EVALUATED): v for n, v in row.items() if n.startswith(EVALUATED)}
+        if found:
+            how = {"episodes": config.evaluate_episodes, "actions": config.evaluate_actions}
+            means = {name: over_seeds(values) for name, values in found.items()}
+            return {"steps": row["steps"], **how, "means": means}
+    return None
 
 
 def final_text(final: Row | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
 from clew.output import FailSafeOutput
+from clew.run.best import EVALUATED
 from clew.run.config import TrainConfig
 from clew.run.loggers import Logger, make_logger
 from clew.run.metrics import read_metrics
@@ -47,7 +48,7 @@ class Progress(Protocol):
         """The run's folder and settings, before anything else."""
 
     def phase(self, name: str) -> None:
-        """What begins: "compiling", "training" or "saving"."""
+        """What begins: "compiling", "training", "evaluating" or "saving"."""
 
     def report(self, report: Report) -> None:
         """After every call of the compiled program, about once a second."""
@@ -89,7 +90,7 @@ class Lines(Progress):
 
     def report(self, report: Report) -> None:
         """Prints a line if it is time for one, and always the last."""
-        self._row = report.row or self._row
+        self._row |= report.row or {}
         finished = report.steps >= report.total_steps
         if time.monotonic() < self._next and not finished:
             return
@@ -106,12 +107,12 @@ class Lines(Progress):
 
 
 def format_scores(row: dict[str, Any]) -> list[str]:
-    """Return and success of a row of metrics, where it has them, as means over seeds."""
+    """Return and success of a row of metrics, and of an evaluation, as means over seeds."""
     words = []
-    for name in ("return", "success"):
+    for name in ("return", "success", f"{EVALUATED}return", f"{EVALUATED}success"):
         known = [value for value in row.get(name, []) if value is not None]
         if known:
-            words.append(f"{name} {sum(known) / len(known):.2f}")
+            words.append(f"{name.replace('.', ' ')} {sum(known) / len(known):.2f}")
     return words
 
 

@@ -30,6 +30,7 @@ from clew.run.best import Best, Score
 from clew.run.build import Parts
 from clew.run.compiled import Program
 from clew.run.config import TrainConfig
+from clew.run.evaluation import Evaluation, is_due
 from clew.run.lanes import Lane
 from clew.run.metrics import LogPoint, Row, RunLog
 from clew.run.progress import Callback, Progress, Report
@@ -66,6 +67,7 @@ class Runner:
         init_state: the state before the first update.
         progress: the listener.
         callbacks: called with every report; one that returns True ends the run.
+        evaluation: plays while it trains, as often as the settings say; None for never.
         checkpoints: their folder; None saves nothing.
         identity: what checkpoints say of the run, and must say to be resumed from.
         stop: an event that ends the run after the current call of the program, or within it where
@@ -92,6 +94,7 @@ class Runner:
         init_state: Callable[[], RunState],
         progress: Progress,
         callbacks: Sequence[Callback] = (),
+        evaluation: Evaluation | None = None,
         checkpoints: Path | None = None,
         identity: checkpoint.Identity | None = None,
         stop: threading.Event | None = None,
@@ -103,7 +106,8 @@ class Runner:
         self._checkpoints, self._stop = checkpoints, stop or threading.Event()
         self._resume_with = resume_with
         self._identity = identity or checkpoint.Identity("", (parts.config.digest(),))
-        self._best = Best(parts.config.seeds)
+        self._evaluation = evaluation
+        self._best = Best(parts.config.seeds, evaluated=evaluation is not None)
         self._program: Program | None = None
         self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
         self._saved: int | None = None  # the newest checkpoint's update
@@ -286,15 +290,24 @@ class Runner:
         steps = (self.update - update) * config.steps_per_update * config.seeds
         self._logged = self.update, self.seconds
         rate = steps / (self.seconds - seconds)
-        sums = self.state.seed.sums
-        return self._run_log.log(
-            LogPoint(self.update, self.seconds, rate, sums, program.measured())
-        )
+        sums, measured = self.state.seed.sums, program.measured() | self._evaluated()
+        return self._run_log.log(LogPoint(self.update, self.seconds, rate, sums, measured))
+
+    def _evaluated(self) -> dict[str, Any]:
+        """What an evaluation after this update measures, if one is due."""
+        if self._evaluation is None or not is_due(self._config, self.update):
+            return {}
+        self._progress.phase("evaluating")
+        found = self._evaluation(self.update, self.state.seed)
+        self._progress.phase("training")
+        return found
 
     def _report(self, rate: float, row: Row | None) -> Report:
         """Where the run stands, at a rate of environment steps of all seeds per second."""
         config, per_update = self._config, self._config.steps_per_update
         seconds_left = (config.updates - self.update) * per_update * config.seeds / rate
+        if self._evaluation is not None:
+            seconds_left += self._evaluation.seconds_left(self.update)
         steps, total = self.update * per_update, config.updates * per_update
         return Report(steps, total, rate, self.seconds, seconds_left, row)
 

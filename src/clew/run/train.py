@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from clew.agents.encoders import is_flattened, taken_for_symbols
 from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.envs.wrappers import INFO, NEEDED
-from clew.errors import UserError, one_line, system_error
+from clew.errors import UserError, counted, one_line, system_error
 from clew.files import write_json
 from clew.interact.hosted_task import HostedTask
 from clew.interact.task import HostConfig
@@ -24,9 +24,11 @@ from clew.memory.base import count_floats
 from clew.names import MASK, refuse_while_importing
 from clew.run import checkpoint, cluster, folder, machine, metrics
 from clew.run.asynchronous.program import AsyncProgram
+from clew.run.best import EPISODES
 from clew.run.build import Parts, make_parts
 from clew.run.compiled import Program, compile_program
-from clew.run.config import TrainConfig, refuse_unused
+from clew.run.config import EVALUATION, TrainConfig, refuse_unused
+from clew.run.evaluation import Evaluation
 from clew.run.folder import by_reference, completed
 from clew.run.hosted import HostProgram
 from clew.run.lanes import seed_lanes
@@ -56,11 +58,9 @@ class RunResult(NamedTuple):
             f"{summary['memory']} on {summary['env']}: {summary['steps']:,} steps{seeds} in "
             f"{format_seconds(summary['seconds'])} ({summary['rate'] or 0:,.0f} steps/s)"
         ]
-        final = summary["final"]
-        known = [n for n in ("success", "return") if final.get(n, {}).get("mean") is not None]
-        ends = [f"{n} {metrics.final_text(final[n])}" for n in known]
+        ends, evaluated = _ends(summary["final"]), summary.get("evaluation")
         if ends:
-            lines.append(f"last tenth of training: {', '.join(ends)}")
+            lines.append(f"last tenth of training: {ends}")
             if summary["seeds"] > 1:
                 lines.append(f"[..] 95% interval, over {over_seeds(summary['seeds'])}")
         else:
@@ -68,14 +68,25 @@ class RunResult(NamedTuple):
                 "last tenth of training: no episode ended (--wrappers.time-limit STEPS ends those "
                 "that have no end of their own)"
             )
+        if evaluated:
+            came = _ends(evaluated["means"]) or "no episode ended"
+            how = f"{counted(evaluated['episodes'], 'episode')}, {evaluated['actions']} actions"
+            lines.append(f"evaluation at step {evaluated['steps']:,} ({how}): {came}")
         if best := summary["best"]:
             seeds = [f"{score['return']:.2f} at step {score['steps']:,}" for score in best]
-            lines.append(f"best 100 episodes: return {', '.join(seeds)}; kept as --checkpoint best")
+            by = "evaluation" if evaluated else f"{EPISODES} episodes"
+            lines.append(f"best {by}: return {', '.join(seeds)}; kept as --checkpoint best")
         curve = self.path / "curve.png"
         if curve.exists():
             lines.append(f"curve: {curve}")
         lines.append(f"next: clew evaluate {shlex.quote(str(self.path))}")
         return "\n".join(lines)
+
+
+def _ends(means: dict[str, Any]) -> str:
+    """Success and return with their intervals, as far as there are any."""
+    known = [n for n in ("success", "return") if means.get(n, {}).get("mean") is not None]
+    return ", ".join(f"{n} {metrics.final_text(means[n])}" for n in known)
 
 
 def train(
@@ -200,9 +211,8 @@ def _train(
     if start is not None:
         progress.message(start.message)
     if fresh:
-        for remarks in (_no_episode, _no_learning, _no_host, _no_use, _unread, _pictures, _unasked):
-            for line in remarks(parts):
-                progress.message(line)
+        for line in _remarks(parts):
+            progress.message(line)
         spaces = recorded_spaces(parts.task)
         saved = folder.SavedRun(config, folder.write_new_config(path, config, spaces), spaces)
     else:
@@ -219,6 +229,7 @@ def _train(
         init_state=partial(init_run, parts, start=start),
         progress=progress,
         callbacks=callbacks,
+        evaluation=Evaluation(parts, progress.message) if config.evaluate_every else None,
         checkpoints=path / folder.CHECKPOINTS,
         identity=identity,
         stop=stop,
@@ -257,6 +268,13 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
     return summary
 
 
+def _remarks(parts: Parts) -> Iterator[str]:
+    """What is said before a new run begins."""
+    before = (_no_episode, _no_learning, _no_evaluation)
+    for remarks in (*before, _no_host, _no_use, _unread, _pictures, _unasked):
+        yield from remarks(parts)
+
+
 def _no_episode(parts: Parts) -> Iterator[str]:
     """Says where every episode takes longer than an environment is stepped in the whole run."""
     config, shortest = parts.config, parts.task.shortest_episode
@@ -279,6 +297,20 @@ def _no_learning(parts: Parts) -> Iterator[str]:
             f"{starts:,} steps, and the run has {steps:,}; raise steps, or lower "
             f"{config.algorithm}.learning_starts"
         )
+
+
+def _no_evaluation(parts: Parts) -> Iterator[str]:
+    """Says where a run ends before its first evaluation, or settings of evaluations have no use."""
+    config = parts.config
+    steps = config.updates * config.steps_per_update
+    if config.evaluate_every > steps:
+        yield (
+            f"warning: no evaluation within this run, and so no best agent: evaluate_every is "
+            f"{config.evaluate_every:,}, and the run has {steps:,} steps"
+        )
+    for name in EVALUATION if not config.evaluate_every else ():
+        if getattr(config, name) != getattr(TrainConfig, name):
+            yield f"{name} changes nothing without evaluate_every"
 
 
 def _no_host(parts: Parts) -> Iterator[str]:

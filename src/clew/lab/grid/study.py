@@ -225,7 +225,12 @@ class Study:
             if pair[0] not in self.models:  # its setting may be one that was not asked for
                 raise unknown_name("model in expected", pair[0], self.models)
         kinds = {frozenset(task.learning): task.learning for task in self.settings.values()}
-        for config in self.models.values():
+        for name, config in self.models.items():
+            if config.evaluate_every:
+                raise UserError(
+                    f"a study plays with its agents at their end: leave evaluate_every of {name} "
+                    f"at 0, got {config.evaluate_every}"
+                )
             for learning in kinds.values():
                 config.with_learning(**learning)
 

@@ -121,6 +121,11 @@ class Sweep:
             UserError: naming the setting, its value and what was expected, or code of the run to
                 start from that needs consent.
         """
+        if self.config.evaluate_every:
+            raise UserError(
+                "a sweep judges by the training and plays with the best at its end: leave "
+                f"evaluate_every at 0, got {self.config.evaluate_every}"
+            )
         configs = list(self.configs().values())
         for name in self.vary:
             if not any(name in applicable(config, self.vary) for config in configs):
