@@ -96,6 +96,21 @@ def test_episodes_that_end_are_told() -> None:
         assert episodes <= sum(heard) <= most and len(heard) > 1
 
 
+def test_episodes_that_are_played_are_not_filmed(tmp_path: Path) -> None:
+    """Only those of a training are, whose films they would be counted among."""
+    config = clew.TrainConfig(
+        env="labelled:Pictured",
+        env_options={"lengths": (2,), "ends": ("terminated",)},
+        memory="none",
+        wrappers=clew.WrapperConfig(video_every=1, video_folder=str(tmp_path)),
+    )
+    task = make_task(config)
+    params, static = eqx.partition(build_agent(config, task, jax.random.key(0)), eqx.is_array)
+    play = task.evaluator(static, greedy=True, max_steps=9)
+    assert play(params, task.statistics(), 1, (0, 0))["length"] == 2
+    assert not [*tmp_path.iterdir()]
+
+
 def test_lines_about_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """None before five seconds, then one every five, none for what is over."""
     times, lines = iter([0.0, 4.0, 5.0, 8.0, 10.0, 20.0]), []

@@ -165,7 +165,7 @@ class TrainConfig(LearnerSettings):
     """Environment steps of each seed between two evaluations on fresh episodes, rounded up to rows
     of metrics.jsonl, which have what came of them; 0 for none. They choose the best agent, and
     change nothing of the training."""
-    evaluate_episodes: int = 20
+    evaluate_episodes: int = 16
     """Episodes of an evaluation, for every seed."""
     evaluate_actions: str = "greedy"
     """How evaluations choose actions: greedy, the most probable one, or sampled, as in training."""
