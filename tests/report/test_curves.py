@@ -85,6 +85,18 @@ def test_a_band_is_that_of_three_seeds_or_more() -> None:
     assert np.isnan([low, high]).all()
 
 
+def test_evaluations_are_dots() -> None:
+    """Means over the seeds, at the steps of their rows; None is left out."""
+    rows = [ROWS[0], ROWS[2] | {"evaluation.return": [1.0, 2.0]}]
+    rows.append(ROWS[3] | {"evaluation.return": [None, 2.0], "evaluation.success": [None, None]})
+    success, earned = runs_figure({"a": rows}).axes
+    assert success.get_title(loc="left").endswith("thick: mean, dots: evaluations")
+    dots = earned.lines[-1]
+    np.testing.assert_array_equal(dots.get_xdata(), [30, 40])
+    np.testing.assert_array_equal(dots.get_ydata(), [1.5, np.nan])
+    assert "evaluations" not in runs_figure({"a": ROWS}).axes[0].get_title(loc="left")
+
+
 def test_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no metrics"):
         read_rows(tmp_path)
