@@ -42,7 +42,7 @@ as it is and not above no memory; with five million steps above 0.
 
 Added when "again" had been seen (-0.30 of the GRU, -0.33 of no memory, -0.97 of the GRU as it is):
 what does it cost "elsewhere"? The GRU with advantages that are not scaled in five tasks that it
-learns, with the seeds 100 to 104, beside the GRU as it is with these seeds in results/joint-encoder.
+learns, with the seeds 100 to 104, beside the GRU as it is with these in results/joint-encoder.
 Expected: behind in all five, since rewards of a few hundredths are then small beside the entropy
 bonus; by 0.1 or more in count-recall and mine-sweeper, by less in repeat-previous, the bandit and
 position-only-pendulum. The rule: Welch's test with Holm's correction for five.
