@@ -51,9 +51,9 @@ position-only-pendulum. The rule: Welch's test with Holm's correction for five.
 Added when "elsewhere" had been seen but for repeat-previous (count-recall -0.88, the bandit 0.00:
 nothing is learned there): is there one setting for both? "rewards" are ten times as large, so that
 advantages of the tasks whose rewards are a few hundredths have a deviation of about 1, and
-advantages are not scaled. Expected: -0.2 or more in labyrinth-escape, and in each of the five tasks within 0.1 of the GRU as it is. The
-rule: Welch's test with Holm's correction for six, of labyrinth-escape beside the GRU as it is of
-"again".
+advantages are not scaled. Expected: -0.2 or more in labyrinth-escape, and in each of the five tasks
+within 0.1 of the GRU as it is. The rule: Welch's test with Holm's correction for six, of
+labyrinth-escape beside the GRU as it is of "again".
 
 It goes on where it stopped.
 """
