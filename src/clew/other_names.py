@@ -62,7 +62,7 @@ OTHER_NAMES = {
     "MultiInputPolicy": "none",
     "n_envs": "num_envs",
     "n_epochs": "epochs",
-    "n_eval_episodes": "episodes",
+    "n_eval_episodes": "evaluate_episodes",
     "n_heads": "memory_options",
     "n_layers": "memory_options",
     "n_lstm_layers": "memory_options",
@@ -207,8 +207,12 @@ def migrated(args: Sequence[str]) -> list[str]:
 
 
 def meanings(name: str) -> tuple[str, ...]:
-    """What a setting of another library may be called here; n_steps is n_step in R2D2."""
-    return name, name.removesuffix("s"), OTHER_NAMES.get(name, name)
+    """What a setting of another library may be called here.
+
+    n_steps is n_step in R2D2, n_eval_episodes is episodes of `clew evaluate`.
+    """
+    own = name.removeprefix("n_eval_")
+    return name, name.removesuffix("s"), own, OTHER_NAMES.get(name, name)
 
 
 def here(given: str, options: list[str], prefer: str = "") -> list[str]:
