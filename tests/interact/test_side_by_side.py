@@ -111,6 +111,8 @@ def test_a_state_of_another_policy_is_refused(path: Path) -> None:
         three.state = three.state._replace(memory=None)
     with pytest.raises(UserError, match=r"\.time is float64\[3\], expected int32\[3\]"):
         three.state = three.state._replace(time=np.zeros(3))
+    with pytest.raises(UserError, match=r"\.key is key<fry>\[\], expected uint32\[2\]"):
+        one.state = one.state._replace(key=jax.random.key(1))
 
 
 def test_one_environment_of_several_is_reset(path: Path) -> None:
@@ -149,8 +151,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(path: Path) -> None:
             {**seen(2), "n": np.array([4, 5, 7])},
             {},
         ),
-        "start must be 3, one for each environment": (seen(2), {"start": [True, False]}),
-        "reward must be 3, one for each environment": (seen(2), {"reward": "1.0"}),
+        "start must be 3 values, one for each environment": (seen(2), {"start": [True, False]}),
+        "reward must be 3 values, one for each environment": (seen(2), {"reward": "1.0"}),
         "sees its previous reward": (seen(2), {"start": [True, True, False]}),
     }
     for message, (observation, how) in wrong.items():

@@ -385,7 +385,8 @@ class Policy:
         count = len(self._state.fresh)
         array = np.asarray(value)
         if array.dtype.kind not in "biuf" or (array.size != 1 and array.shape != (count,)):
-            wanted = "one" if self._num_envs is None else f"{count}, one for each environment"
+            several = f"{count} values, one for each environment"
+            wanted = "one value" if self._num_envs is None else several
             raise UserError(f"{name} must be {wanted}, got {one_line(value)}")
         return np.broadcast_to(array.reshape(-1), (count,))
 
@@ -427,7 +428,10 @@ def _data(key: PRNGKeyArray) -> Array:
 def _forms(tree: Any) -> dict[str, str]:
     """Type and shape of each array of a tree by its place."""
     named = jax.tree_util.tree_leaves_with_path(tree)
-    arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
+    arrays = {  # NumPy has no random keys
+        jax.tree_util.keystr(path): leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        for path, leaf in named
+    }
     return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
 
 
