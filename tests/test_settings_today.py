@@ -100,6 +100,8 @@ STUDIES: dict[str, Study] = {
     "silent-tasks/again": silent_tasks.again(),
     "silent-tasks/elsewhere": silent_tasks.elsewhere(),
     "silent-tasks/escape": silent_tasks.escape(),
+    "silent-tasks/longer": silent_tasks.longer(),
+    "silent-tasks/rewards": silent_tasks.rewards(),
     "steps-back": steps_back.steps_back(),
     "tmaze-120-learners": which_learner.tmaze_120(),
     "tmaze-120-longer": which_learner.tmaze_120_longer(),
