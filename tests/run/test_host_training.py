@@ -20,10 +20,10 @@ from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.learners.sac import SACConfig
 from clew.agents.network import NetworkConfig
+from clew.bridges.gymnasium.task import GymnasiumTask
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError
 from clew.interact.host_rollout import RolloutStopped
-from clew.interact.hosted_task import HostedTask
 from clew.interact.task import HostConfig
 from clew.run import checkpoint
 from clew.run.build import build_agent, make_parts, make_task
@@ -273,13 +273,13 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
 def test_playing_takes_the_processes_of_the_run(tmp_path, monkeypatch):
     """As many of them as share the environments equally; and gives what it gives without."""
     found, opened = [], []
-    plain = HostedTask.open
+    plain = GymnasiumTask.open
 
     def open_stream(task, num_envs, *, processes=0, **how):
         opened.append((num_envs, processes))
         return plain(task, num_envs, processes=processes, **how)
 
-    monkeypatch.setattr(HostedTask, "open", open_stream)
+    monkeypatch.setattr(GymnasiumTask, "open", open_stream)
     for processes in (0, 6):
         config = config_of(tmp_path, host=HostConfig(processes=processes))
         task = make_task(config)
