@@ -1,6 +1,7 @@
 """One policy plays several environments as so many policies do, and its state is anybody's."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_each_environment_is_played_as_by_a_policy_of_its_own(path: Path, greedy
         alone = loaded(path, greedy=greedy, seed=7 + row)
         np.testing.assert_array_equal(played(alone, range(TIME), row), actions[:, row])
         own: Any = jax.tree.map(lambda leaf, row=row: leaf[row], together.state)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), alone.state, own)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), alone.state, own)
 
 
 @pytest.mark.parametrize("count", [None, COUNT])
