@@ -423,6 +423,8 @@ _TYPES = {
     dict: "a dict",
     Mapping: "a dict",
 }
+BOOKKEEPING = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
+"""Settings that no training depends on but by its seed: a study and a sweep have their own."""
 BESIDE = ("loggers", "wandb", "devices", "device_threads", "host")
 """Settings that no number of a run depends on, but for rounding and where an environment failed; a
 resumed run may change them."""

@@ -19,9 +19,7 @@ from clew.errors import (
 )
 from clew.memory import MEMORIES
 from clew.names import recorded_name, resolve
-from clew.run.config import TrainConfig, keep_python_numbers, require_types
-
-_PLACES = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
+from clew.run.config import BOOKKEEPING, TrainConfig, keep_python_numbers, require_types
 
 
 class Expected(NamedTuple):
@@ -282,7 +280,7 @@ class Study:
         one's own count by their names; `clew.lab.grid.sources` looks into their files.
         """
         config = self.config(model, setting).identity()
-        values = {k: v for k, v in config.items() if k not in _PLACES}
+        values = {k: v for k, v in config.items() if k not in BOOKKEEPING}
         if self.resumable:
             del values["steps"]
             task = self.settings[setting]

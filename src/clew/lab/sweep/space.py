@@ -12,14 +12,11 @@ from clew.agents.learners import LEARNERS
 from clew.errors import UserError, one_line, unknown_name
 from clew.memory import MEMORIES, options_of
 from clew.names import find, is_reference
-from clew.run.config import BESIDE, EVALUATION, TrainConfig, fits, unused
+from clew.run.config import BESIDE, BOOKKEEPING, EVALUATION, TrainConfig, fits, unused
 from clew.run.lanes import can_differ
 
-PLACES = (
-    *("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds"),
-    *(*BESIDE, *EVALUATION),
-)
-"""Settings that no training depends on but by its seed."""
+PLACES = (*BOOKKEEPING, *BESIDE, *EVALUATION)
+"""Settings that are no question to a sweep."""
 OWN = ("env", "memory", "steps")
 """Settings that a sweep has once, or compares."""
 
