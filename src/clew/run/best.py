@@ -19,12 +19,10 @@ from jaxtyping import PyTree
 from clew.run import checkpoint, machine
 from clew.run.checkpoint import Checkpoint, CheckpointError, Identity
 from clew.run.json_lines import Row
+from clew.run.names import EVALUATED
 
 EPISODES = 100
 """How many a score is over, at least."""
-EVALUATED = "evaluation."
-"""How the metrics of evaluations begin in rows; those of the training's episodes are called alike
-without it."""
 AGENT, STATISTICS = "/seed/agent", "/seed/actor/statistics"
 """Places of the agents and of what their wrappers have learned, in the state of a run."""
 _SEEDS = "seeds"
