@@ -37,7 +37,7 @@ def parse(
     command: str,
     about: str,
     default: T | None = None,
-    prefer: str = "",
+    prefer: Sequence[str] = (),
 ) -> T:
     """Reads the options of a command into its dataclass.
 
@@ -47,7 +47,8 @@ def parse(
         command: its name, for the help and errors.
         about: its description, for the help.
         default: values of options that are not given, if not the dataclass's own.
-        prefer: the group of options that hints name where several have the one that is meant.
+        prefer: the group of options that hints name where several have the one that is meant, and
+            after it groups of which only this one is in use.
 
     Raises:
         UserError: for an unknown option, with the nearest one, or an impossible value.
@@ -230,16 +231,22 @@ def _unexpected(token: str, args: Sequence[str], kind: Any, prog: str) -> UserEr
     return UserError(f"unexpected argument {token!r}: {hint}. See {prog} --help")
 
 
-def _unknown(token: str, args: Sequence[str], kind: Any, prog: str, prefer: str) -> UserError:
+def _unknown(
+    token: str, args: Sequence[str], kind: Any, prog: str, prefer: Sequence[str]
+) -> UserError:
     if not token.startswith("-"):
         return _unexpected(token, args, kind, prog)
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
     # Often only the group of an option is missing: --learning-rate. Or it has another's name.
-    meant = here(given, names, prefer)
+    used, *unused = [f"--{group}." for group in prefer] or [""]
+    meant = here(given, names, used)
     calls = (
         f"clew calls it {' or '.join(meant)}{note(given, meant[0])}" if meant else instead(given)
     )
+    others = [group for group in unused if group != used]
+    if meant and "." not in given and all(option.startswith(tuple(others)) for option in meant):
+        calls += f", which {prefer[0]} does not have"
     if calls:
         return UserError(f"unknown option {given!r}: {calls}. See {prog} --help")
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)

@@ -67,7 +67,7 @@ def main(args: list[str]) -> int:
     """Trains, and says what came of it."""
     _refuse_several(args)
     default = default_command(args)
-    prefer = f"--{default.config.algorithm}."
+    prefer = default.config.algorithm, *LEARNERS
     command = parse(
         TrainCommand, args, command="train", about=ABOUT, default=default, prefer=prefer
     )
@@ -109,7 +109,7 @@ def parse_training(
             to start from.
     """
     config = dataclasses.replace(default_command(args).config, **changes)
-    prefer = f"--{config.algorithm}."
+    prefer = [config.algorithm]
     parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
     if parsed.memories and value_before_parsing(args, "--memory") is not None:
         raise UserError("--memories has the names of all memories: leave out --memory")
