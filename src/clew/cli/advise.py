@@ -169,7 +169,7 @@ class AskedTask:
         print(
             f"\nclew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
             f"{config.steps:,} steps, where the command says nothing else. How long that takes:\n"
-            f"  {together or self._for(needs[:1])} --name trial-{slug(config.env)} --seeds 2 "
+            f"  {together or self._for(needs[:1])} --name brief-{slug(config.env)} --seeds 2 "
             f"--steps {config.steps // 10}\n"
             "If no memory is above none in it, the learner may be why: try "
             f"{self._otherwise(needs)}."

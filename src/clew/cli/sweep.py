@@ -19,12 +19,13 @@ from clew.run.config import TrainConfig
 from clew.run.folder import slug
 from clew.stats.intervals import over_seeds
 
-ABOUT = """Searches settings of clew train by trials, chosen by Optuna, and trains the best of them
-with fresh seeds beside the default: clew sweep --env ENV --memory lstm --vary
-ppo.learning_rate=log:1e-4..1e-2 ppo.entropy_cost=0..0.05 ppo.rollout_length=32,64,128 --trials 40
---steps 3e5 --seeds 2. A setting varies over LOW..HIGH, over log:LOW..HIGH evenly in its logarithm,
-or over values with commas between them; every other option of clew train holds for all trials. The
-same command again resumes where it was stopped; several at the same time share the work."""
+ABOUT = """Searches settings of clew train by trials, choices of settings that Optuna makes, and
+trains the best of them with fresh seeds beside the default: clew sweep --env ENV --memory lstm
+--vary ppo.learning_rate=log:1e-4..1e-2 ppo.entropy_cost=0..0.05 ppo.rollout_length=32,64,128
+--trials 40 --steps 3e5 --seeds 2. A setting varies over LOW..HIGH, over log:LOW..HIGH evenly in its
+logarithm, or over values with commas between them; every other option of clew train holds for all
+trials. The same command again resumes where it was stopped; several at the same time share the
+work."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class SweepCommand(Memories):
     first: tuple[str, ...] = ()
     """Settings to try first, after the defaults, each in quotes: "SETTING=VALUE SETTING=VALUE"."""
     trials: int = 20
-    """Trials of every memory; may be raised later."""
+    """Choices of settings that are tried for every memory (Optuna's trials; those of several
+    episodes are --wrappers.trial-episodes); may be raised later."""
     fresh_seeds: int = 5
     """Agents that the best and the default are trained with at the end."""
     episodes: int = 100
@@ -46,8 +48,8 @@ class SweepCommand(Memories):
     """The metric of episodes that is searched for; empty is success where the task has it, else
     return."""
     at_once: int = 0
-    """Trials that are chosen before any of them is scored; 0 takes 8 where several can be
-    trained in one program, else as many as there are workers."""
+    """Choices of settings that are made before any of them is scored; 0 takes 8 where several can
+    be trained in one program, else as many as there are workers."""
     storage: str = ""
     """The URL of another database than the folder's SQLite, for example postgresql://HOST/NAME."""
     workers: int = 0

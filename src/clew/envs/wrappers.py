@@ -82,9 +82,9 @@ class WrapperConfig(Settings):
     """Truncate episodes after this many of the agent's steps, besides what the environment does by
     itself; None for no further limit."""
     trial_episodes: int = 1
-    """Episodes of a trial, in which what the task drew at its beginning stays and the agent keeps
-    its memory; it sees its previous action and reward, and whether an episode has just ended. For
-    the agent a trial is one episode. 1 for no trials."""
+    """Episodes of a trial (RL^2), in which what the task drew at its beginning stays and the agent
+    keeps its memory; it sees its previous action and reward, and whether an episode has just ended.
+    For the agent a trial is one episode. 1 for no trials."""
     trial_memory: bool = True
     """False is the control: the same trials, with a memory that begins anew in each episode."""
     keep: tuple[int, ...] | None = None
@@ -161,7 +161,10 @@ class WrapperConfig(Settings):
         require_at_least("video_every", self.video_every, 0)
         require_at_least("trial_episodes", self.trial_episodes, 1)
         if not self.trial_memory and self.trial_episodes == 1:
-            raise UserError("trial_memory=False is for trials: give trial_episodes, 2 or more")
+            raise UserError(
+                "trial_memory=False is for trials of several episodes: give trial_episodes, 2 or "
+                "more"
+            )
         if self.time_limit is not None:
             require_at_least("time_limit", self.time_limit, 1)
         require_rate("noise", self.noise)

@@ -84,7 +84,7 @@ class Sweep:
     memories: tuple[str, ...] = ()
     """Memories to search for and to compare; empty is that of `config` alone."""
     trials: int = 20
-    """Trials of every memory."""
+    """Choices of settings that are tried for every memory: Optuna's trials."""
     fresh_seeds: int = 5
     """Agents that the best and the default are trained with at the end; their seeds come after
     those of the trials."""
