@@ -140,6 +140,7 @@ COMMANDS = {
     "train --algorithm r2d2 --end-e 1": "clew calls it --r2d2.epsilon-base (each environment keeps",
     "train --algorithm r2d2 --lambda_ 1": "clew calls it --r2d2.n-step (its returns are of so many",
     "train --algorithm pqn --ent-coef 1": "--ppo.entropy-cost, which pqn does not have. See",
+    "train --algorithm mine:Learner --ent-coef 1": "--a2c.entropy-cost or --ppo.entropy-cost. See",
     "train --algorithm pqn --target-kl 1": "clew calls it --ppo.target-kl, which pqn does not have",
     # Settings of the algorithm that does not learn.
     "train --ppo.num-envs 4": "--ppo.num-envs would change nothing: tmaze is learned by a2c here",

@@ -48,7 +48,7 @@ def parse(
         about: its description, for the help.
         default: values of options that are not given, if not the dataclass's own.
         prefer: the group of options that hints name where several have the one that is meant, and
-            after it groups of which only this one is in use.
+            after it all groups of which one is in use.
 
     Raises:
         UserError: for an unknown option, with the nearest one, or an impossible value.
@@ -239,13 +239,13 @@ def _unknown(
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
     # Often only the group of an option is missing: --learning-rate. Or it has another's name.
-    used, *unused = [f"--{group}." for group in prefer] or [""]
+    used, *known = [f"--{group}." for group in prefer] or [""]
     meant = here(given, names, used)
     calls = (
         f"clew calls it {' or '.join(meant)}{note(given, meant[0])}" if meant else instead(given)
     )
-    others = [group for group in unused if group != used]
-    if meant and "." not in given and all(option.startswith(tuple(others)) for option in meant):
+    others = tuple(group for group in known if group != used and used in known)
+    if meant and "." not in given and all(option.startswith(others) for option in meant):
         calls += f", which {prefer[0]} does not have"
     if calls:
         return UserError(f"unknown option {given!r}: {calls}. See {prog} --help")
