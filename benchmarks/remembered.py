@@ -80,7 +80,7 @@ def measures() -> list[Measure]:
         ),
         Measure(
             "pairs",
-            "share of 16 values named right, from labels",
+            "fraction of 16 values named correctly, from labels",
             "associative-recall",
             pairs(),
             0.12,
@@ -144,7 +144,7 @@ def further() -> Scores:
 
 
 def pairs() -> Scores:
-    """The share of values named right, of 16 keys that were shown before their values."""
+    """The fraction of values named correctly, of 16 keys that were shown before their values."""
     found: Scores = {}
     for row in rows("associative-recall", "rows.jsonl"):
         if row["shown"] == "apart" and row["width"] == 64:
@@ -158,10 +158,10 @@ def called(memory: str) -> str:
 
 
 def given_back(cards: int, title: str) -> Measure:
-    """The share of a list of cards that was given back in order."""
+    """The fraction of a list of cards that was recalled in order."""
     return Measure(
         need="sequence",
-        measured=f"share of a list of {cards} given back, by A2C",
+        measured=f"fraction of a list of {cards} recalled, by A2C",
         rows="lists",
         scores=by_memory(rows("lists"), f"cards-{cards}"),
         floor=1 / cards,

@@ -150,7 +150,7 @@ def test_several_needs(output: Callable[..., str]) -> None:
     assert found["task"]["together"] == together
     assert f"All of them: {together}\n" in output(*words[:-1])
     said = output("advise", "--need", "places", "cue")
-    assert said.index("Places (") < said.index("One thing, for long (")
+    assert said.index("Places (") < said.index("One thing for a long time (")
 
 
 def test_what_is_known_of_a_task(output: Callable[..., str]) -> None:
@@ -201,7 +201,7 @@ def test_wrappers_decide_what_has_to_be_remembered(output: Callable[..., str]) -
     assert "Nothing, since all is shown" in output(*words)
     wrappers = ["--wrappers.keep", "0", "2", "--wrappers.time-limit", "7"]
     found = json.loads(output(*words, *wrappers, "--json"))
-    assert [need["title"] for need in found["needs"]] == ["Speeds or places that are not shown"]
+    assert [need["title"] for need in found["needs"]] == ["Hidden velocities or positions"]
     assert found["task"]["observation"] == "Box((2,), float32)"
     assert found["task"]["episode_steps"] == [7, 7]
     (command,) = found["task"]["compare"].values()

@@ -239,7 +239,7 @@ def page() -> str:
         f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
         for one in tried()
     ]
-    table = ["| task | seen | by |", "|---|---|---|", *rows]
+    table = ["| task | result | training |", "|---|---|---|", *rows]
     parts += ["## Tasks that were tried", "\n".join(table)]
     for need in needs():
         links = [f"[{folder}](../results/{folder}/README.md)" for folder in need.evidence]
