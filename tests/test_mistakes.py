@@ -641,10 +641,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "no state": (lambda: step({}), "init_state"),
     "a state as text": (lambda: step("fresh"), "init_state"),
     "an empty state": (lambda: step(()), "of shapes .8., got none"),
-    "a state in a list": (lambda: step([jnp.zeros(8)]), "in lists in place of tuples"),
+    "a state in a list": (lambda: step([jnp.zeros(8)]), "in lists instead of tuples"),
     "a state of whole numbers": (
         lambda: step((jnp.zeros(8, int),)),
-        "with float32, got int32 in its place",
+        "with float32, got int32 instead",
     ),
     "weights of two types": (lambda: in_two_types(), "types, bfloat16 and float32"),
     "a class with an unknown option": (

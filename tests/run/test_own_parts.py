@@ -91,10 +91,10 @@ def test_all_of_them_through_a_run(place: Path) -> None:
         ({"memory": "mine:Averag"}, "unknown name in mine 'Averag'; did you mean 'Average'"),
         ({"memory": "absent:A"}, "there is no module absent; looked for absent.py in "),
         ({"memory": "mine.py:Average"}, "the file mine.py is the module mine"),
-        ({"memory": "mine:HalvedConfig"}, "mine:HalvedConfig is no memory"),
+        ({"memory": "mine:HalvedConfig"}, "mine:HalvedConfig is not a memory"),
         (
             {"memory": "mine:Scaled", "memory_options": {}},
-            "is no memory: expected a class derived from",
+            "is not a memory: expected a class derived from",
         ),
         ({"memory_options": {"size": 3}}, "unknown option of mine:Average 'size'"),
         ({"memory": "broken:A"}, r"ZeroDivisionError: .* \(.*broken.py, line 2\)"),
