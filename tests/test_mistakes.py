@@ -260,9 +260,9 @@ COMMANDS = {
     f"train --env {POLE} --a2c.whole-episodes": "whole_episodes",
     f"train --env {POLE} --host.processes 3": "processes must divide num_envs",
     "train --algorithm nowhere:A": "there is no module nowhere",
-    "train --algorithm json:JSONDecoder": "json:JSONDecoder is no learner: it lacks config",
+    "train --algorithm json:JSONDecoder": "json:JSONDecoder is not a learner: it lacks config",
     "train --network.encoder nowhere:A": "there is no module nowhere",
-    "train --network.encoder json:JSONDecoder": "json:JSONDecoder is no encoder",
+    "train --network.encoder json:JSONDecoder": "json:JSONDecoder is not an encoder",
     # Presets and resuming.
     "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
     "train --preset a --resume b": "give one of them",
