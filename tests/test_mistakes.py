@@ -380,7 +380,7 @@ COMMANDS = {
     "study nowhere.py": "there is no file nowhere.py",
     "study nowhere:STUDY": "there is no module nowhere",
     "study json:dumps": "unknown name in json 'dumps'",
-    "study empty.py": "must have one study at its top, it has 0",
+    "study empty.py": "must have exactly one study at module level, got 0",
     "study makkink --seeds x": "--seeds must be an integer",
     "study makkink --total-timesteps 100": "clew calls it --steps.",
     "report": "which studies?",

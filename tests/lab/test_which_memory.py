@@ -265,7 +265,7 @@ def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--need is given twice" in capsys.readouterr().err
     for several in ("cue,places", "cue places"):
         assert run(["advise", "--need", several]) == 2
-        assert "words of their own: --need cue places" in capsys.readouterr().err
+        assert "give needs as separate words: --need cue places" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(["advise", "--help"])
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
