@@ -54,7 +54,7 @@ class Replay(NamedTuple):
         return newest - (newest - jnp.arange(size, dtype=jnp.int32)) % size
 
     def complete(self, before: int, length: int) -> Bool[Array, " blocks"]:
-        """Which blocks can start a sequence: enough blocks lie before them and after it.
+        """Which blocks can start a sequence: enough blocks lie before and after them.
 
         Args:
             before: number of blocks that are read before the sequence.

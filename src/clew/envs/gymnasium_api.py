@@ -51,7 +51,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
     Args:
         task: a key of `ENVS`.
         render_mode: None, "ansi" for the task's lines of text, or "rgb_array" for its pictures; a
-            task without pictures does not declare that mode, and its `render` then returns None.
+            task without pictures does not declare that mode and takes it for None.
         options: of the task.
 
     Raises:

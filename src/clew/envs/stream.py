@@ -36,10 +36,10 @@ class TimeStep(NamedTuple):
 def where_any(one: Callable[..., Any]) -> Callable[..., Any]:
     """`one(choice, state, seen, key)`, computed only for those of a batch whose `choice` is true.
 
-    For the others the result is `(state, seen)`, and `one` must return the same structure. A few
-    are computed one by one, more than an eighth of the batch all together. A plain `vmap` of a
-    condition would always compute both branches, as happens here if there is a second batch axis
-    around the first.
+    For the others the result is `(state, seen)`, and `one` must return that too where `choice` is
+    false. A few are computed one by one, more than an eighth of the batch all together. A plain
+    `vmap` of a condition would always compute both branches, as happens here if there is a second
+    batch axis around the first.
     """
 
     def unchanged(choice: Any, state: Any, seen: Any, key: Any) -> Any:

@@ -192,7 +192,7 @@ class AReLiT(LayerStack):
         key: random key for the weights.
         r: number of intervals of the approximation, which uses r + 1 vectors.
         frequencies: "half_wave", "full_wave" or "odd_wave"; see `clew.memory.parts.oscillators`.
-        options: those of `gated_stack`.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -29,15 +29,15 @@ class DeltaProduct(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
         num_householder: steps n per observation; with 1 this is `GatedDeltaNet`.
         negative_eigenvalues: whether b goes from 0 to 2; False for 0 to 1, without reflections.
-        conv: steps that the short convolution sees; 0 for none.
+        conv: width of the short convolution in steps; 0 for none.
         decay: "learned", or "none" for a = 1, the paper's DeltaProduct without a gate.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -82,7 +82,7 @@ class Elman(CellStack):
         input_size: size of an observation.
         key: random key for the weights.
         activation: "tanh" or "relu".
-        options: those of `make_cells`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.

@@ -122,8 +122,8 @@ class FFM(MixerStack):
         context_size: number of phases, each with its own omega.
         longest: steps in which the slowest trace fades to a hundredth at the start, and the period
             of the slowest phase.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -132,15 +132,15 @@ class GatedDeltaNet(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
         negative_eigenvalues: b from 0 to 2 instead of 1, so that a key's content can change its
             sign; alternating states, as in parity, need it (Grazzi et al., 2024).
-        conv: steps that the short convolution sees; 0 for none.
+        conv: width of the short convolution in steps; 0 for none.
         decay: "learned", or "none" for a = 1, which is DeltaNet (Yang et al., 2024a).
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -112,15 +112,15 @@ class GLA(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a value.
         key_size: width of a key and a query; in the paper, half the width of a value.
         rank: width between W_1 and W_2.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0 the
             biases of a start like all others, and a key decays to 1 / e in about 23 steps.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

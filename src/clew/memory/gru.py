@@ -104,8 +104,8 @@ class GRU(CellStack):
         key: random key for the weights.
         chrono: steps that the longest memories last at the start: the biases of z are then log(u -
             1) with u uniform from 2 to chrono; with 0 they follow init.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.

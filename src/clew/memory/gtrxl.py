@@ -28,7 +28,7 @@ class GTrXL(LayerStack):
         key: random key for the weights.
         gate: "gru" as above, or "residual": x + y, without the relu.
         norm: "before" the sublayers, as published; "around", "after" or "none", see `Layer`.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

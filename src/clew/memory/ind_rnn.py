@@ -94,7 +94,7 @@ class IndRNN(CellStack):
         key: random key for the weights.
         activation: "relu", or "tanh", with which h stays below 1.
         longest: steps T in which the content of a unit can at most double.
-        options: those of `make_cells`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.

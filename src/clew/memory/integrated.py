@@ -24,7 +24,7 @@ class Integrated(AbstractUniversal):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        options: those of `universal_block`.
+        options: passed to `universal_block`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

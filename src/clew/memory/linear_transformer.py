@@ -104,7 +104,7 @@ class LinearTransformer(LayerStack):
         key: random key for the weights.
         hidden_size: width d of the residual stream, and of the output.
         num_layers: number of layers L.
-        num_heads: heads per layer.
+        num_heads: number of heads per layer.
         head_size: width d_h of a head; with elu + 1 also the width of the features.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         gate: "gru", as in GTrXL, ReLiT and AReLiT, or "residual".

@@ -144,7 +144,7 @@ class LMU(CellStack):
         key: random key for the weights.
         order: number of polynomials, the size of m; more of them represent faster changes of u.
         theta: number of steps that m holds.
-        options: those of `make_cells`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.

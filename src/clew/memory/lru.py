@@ -88,8 +88,8 @@ class LRU(MixerStack):
         r_max: largest |lambda| at the start.
         max_phase: largest angle of lambda at the start; small for long, slowly changing memories.
         activation: what follows y: "none", "gelu", "half_glu" or "full_glu", see `Activation`.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size, radius or phase, or an unknown choice.

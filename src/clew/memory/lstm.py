@@ -118,8 +118,8 @@ class LSTM(CellStack):
         chrono: steps that the longest memories last at the start: the biases of the forget gate are
             then log(u - 1) with u uniform from 2 to chrono, and those of the input gate the
             negative of it; with 0 they follow forget_bias and init.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.

@@ -123,13 +123,13 @@ class Mamba2(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of x of a head, P in the paper.
         state_size: width of B and C, N in the paper.
-        conv: steps that the short convolution sees; 0 for none.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        conv: width of the short convolution in steps; 0 for none.
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -34,7 +34,7 @@ class MinGRU(MixerStack):
         z_t = sigmoid(x_t W_z + b_z)       h~_t = x_t W_h + b_h
         h_t = (1 - z_t) * h_{t-1} + z_t * h~_t
 
-    in the layers of `mixer_stack`. The state is inner_size numbers a layer.
+    in the layers of `mixer_stack`. The state is inner_size numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
@@ -46,8 +46,8 @@ class MinGRU(MixerStack):
             sigmoid(a) elsewhere, as in the paper's version in logarithms.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0 the
             biases of z start like all others.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

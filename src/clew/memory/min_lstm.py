@@ -44,7 +44,7 @@ class MinLSTM(MixerStack):
         h~_t = x_t W_h + b_h
         h_t = f'_t * h_{t-1} + i'_t * h~_t
 
-    in the layers of `mixer_stack`. The state is inner_size numbers a layer.
+    in the layers of `mixer_stack`. The state is inner_size numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
@@ -58,8 +58,8 @@ class MinLSTM(MixerStack):
             sigmoid(a) elsewhere, as in the paper's version in logarithms.
         chrono: steps that the longest memories last at the start, see `initial.lasting`: f begins
             as 1 - 1 / u and i as 1 / u; with 0 their biases start like all others.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

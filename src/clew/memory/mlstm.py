@@ -257,15 +257,15 @@ class MLSTM(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
-        conv: steps that the short convolution sees; 0 for none, and for q and k straight from x.
+        conv: width of the short convolution in steps; 0 for none, and for q and k straight from x.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
             the biases of f go from 3 to 6.
         epsilon: added to the denominator, computed from the divided numbers.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

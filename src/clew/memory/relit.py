@@ -134,7 +134,7 @@ class ReLiT(LayerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        options: those of `gated_stack`.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -99,14 +99,14 @@ class Retention(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
         shortest: steps in which the first head's content decays to 1 / e; every further head lasts
             twice as long. The paper has 32: a = 1 - 2^{-5-h}.
         rotation: whether keys are rotated; needs an even head_size.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -25,7 +25,7 @@ class ReZero(LayerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

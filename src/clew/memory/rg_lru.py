@@ -211,14 +211,14 @@ class RGLRU(MixerStack):
         inner_size: size of h; `hidden_size` if None. The paper has a third more.
         num_blocks: number of blocks of W_r and W_i, each of which reads its own part of u; 1 for
             full matrices.
-        conv: steps that the short convolution sees; 0 for none.
+        conv: width of the short convolution in steps; 0 for none.
         r_min: lower end of the uniform distribution of sigmoid(Lambda)^c, the factor that is kept
             where r is 1, at the start.
         r_max: its upper end.
         chrono: steps that the longest memories last at the start, where r is 1/2, instead of r_min
             and r_max; see `initial.lasting`. 0 to use r_min and r_max.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or radius, or an unknown choice.

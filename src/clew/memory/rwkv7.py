@@ -207,12 +207,12 @@ class RWKV7(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
         rank: width between A and B of w and a; for the gate it is twice as wide.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -147,8 +147,8 @@ class S5(MixerStack):
         bounded: keeps real parts of Lambda at or below -0.0001, so that no state can grow without
             bound; the authors advise it for sequences without end.
         activation: what follows y: "none", "gelu", "half_glu" or "full_glu", see `Activation`.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or step, or an unknown choice.

@@ -170,8 +170,8 @@ class SHM(MixerStack):
         addresses: rows of theta.
         period: steps after which the sequence of addresses repeats.
         epsilon: keeps the sum of a key or a query above 0.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size, an `epsilon` of 0 or less, or an unknown choice.

@@ -189,13 +189,13 @@ class SLSTM(MixerStack):
     Args:
         input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: size of a head's c.
-        conv: steps that the short convolution sees; 0 for none, and for i and f straight from x.
+        conv: width of the short convolution in steps; 0 for none, and for i and f straight from x.
         forget: "sigmoid", or "exp" for f = exp(...), which the paper allows too.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
             the biases of f go from 5 to -7 within a head, most of them below 0.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

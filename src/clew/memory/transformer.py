@@ -45,7 +45,7 @@ class Transformer(LayeredMemory):
         input_size: size of an observation.
         key: random key for the weights.
         norm: "after" each residual connection, as published, or "before" each sublayer.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -257,7 +257,7 @@ def universal_block(
             output.
         coordinates: whether P_t and P_n are added; the attention's relative positions are always
             there.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Returns:
         Embedding, layers, halting, coordinates.
@@ -287,7 +287,7 @@ class Universal(AbstractUniversal):
         input_size: size of an observation.
         key: random key for the weights.
         norm: "after" as above, "before", "around" or "none", see `Layer`.
-        options: those of `universal_block`.
+        options: passed to `universal_block`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

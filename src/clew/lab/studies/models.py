@@ -30,8 +30,8 @@ class PublishedLSTM(CellStack):
         init_per: what is drawn as one orthogonal matrix: the "product" of the four gates side by
             side, whose weights are half as large, or each "gate" separately, as in flax and in
             Pramanik's code.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
@@ -63,8 +63,8 @@ class PublishedGRU(CellStack):
         key: random key for the weights.
         all_biases: as in `PublishedLSTM`, for the recurrent products of r and z.
         init_per: as in `PublishedLSTM`, for the three gates.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
@@ -100,7 +100,7 @@ class PublishedGTrXL(LayerStack):
         query_norm: False leaves the queries unnormed, as in Pramanik's published code.
         banded: False lets a chunk see all of itself beside the window, as in that code's learner,
             so that learning and acting are different functions.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -16,7 +16,7 @@ from clew.run.config import BESIDE, BOOKKEEPING, EVALUATION, TrainConfig, fits, 
 from clew.run.lanes import can_differ
 
 PLACES = (*BOOKKEEPING, *BESIDE, *EVALUATION)
-"""Settings that a sweep cannot vary, such as paths."""
+"""Settings that a sweep cannot vary, such as `run_dir` and `seeds`."""
 OWN = ("env", "memory", "steps")
 """Settings that a sweep fixes, or compares."""
 
@@ -70,7 +70,8 @@ def learning_group(config: TrainConfig) -> str:
 
 
 def _holder(config: TrainConfig, group: str) -> Any:
-    """The object with the settings of a group; for a user's own learner not only its options."""
+    """The object with a group's settings; for a user's own learner all of them, not only
+    options."""
     return config.learning if group == learning_group(config) else getattr(config, group)
 
 

@@ -130,7 +130,7 @@ def _wrong_types(arrays: Any) -> str:
 
 
 def provenance() -> str:
-    """Whether this process uses kernels, for a run's record; empty if nothing has asked."""
+    """The kernels' hash, or why there are none, for a run's record; empty if nothing has asked."""
     if not register.cache_info().currsize:
         return ""
     return register() or source_hash()

@@ -214,7 +214,7 @@ def gated_stack(
         query: as in `GatedFeatures`.
         hidden_size: width d of the residual stream, and of the output.
         num_layers: number of layers L.
-        num_heads: heads per layer.
+        num_heads: number of heads per layer.
         head_size: width d_h of a head.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         eta: size of the feature maps' learned factor.
@@ -225,7 +225,7 @@ def gated_stack(
             drawn so that memories last from 2 steps to this many; 0 leaves these biases at 0, where
             a step keeps about half, as in the published codes. With 256 AReLiT solves T-Mazes of
             length 160 (`results/arelit-tmaze`).
-        backend: what computes a chunk: "kernel", "xla", "chunkwise", "associative" or "auto"; see
+        backend: how a chunk is computed: "kernel", "xla", "chunkwise", "associative" or "auto"; see
             `RecurrenceBackend`.
 
     Raises:

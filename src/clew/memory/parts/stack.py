@@ -210,7 +210,7 @@ def window_stack(
         spare_keys: number of keys after that of the embedding which the caller uses.
         hidden_size: width d of the residual stream, and of the output.
         num_layers: number of layers L; an output depends on at most L window + 1 observations.
-        num_heads: heads per layer.
+        num_heads: number of heads per layer.
         head_size: width d_h of a head.
         window: window M, the number of past steps that a layer sees.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.

@@ -26,7 +26,7 @@ class PublishedTransformerXL(LayerStack):
         norm: as in `TransformerXL`.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before the
             layer's own residual connection and norm.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
     """
 
     @takes_options_of(window_stack)
@@ -53,7 +53,7 @@ class PublishedReZero(LayerStack):
         gate: "residual"; "gru" or "temporal_gru" joins x and zeta times the sublayer.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before zeta
             weighs it.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
     """
 
     @takes_options_of(window_stack)
@@ -109,7 +109,7 @@ def published_block(
             layer's own joins it.
         crossed_states: let the first temporal gate continue from the second one's state, see
             `Layer`.
-        options: those of `universal_block`.
+        options: passed to `universal_block`.
     """
     layer: LayerOptions = {
         "gate": gate,

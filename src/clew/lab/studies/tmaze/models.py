@@ -78,7 +78,7 @@ class PublishedAReLiT(LayerStack):
         init_per: which products for keys, queries, values and gates start as one orthogonal matrix:
             the whole "product", as in the code, each "role" (K, Q, V, beta, gamma, p1, p2, p3), or
             each role of each "head". Smaller matrices have larger weights.
-        options: those of `gated_stack`.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -116,7 +116,7 @@ class PublishedReLiT(LayerStack):
         query: "single", or "double" for one more product on the query's path.
         embedding_relu: whether the embedding ends in a relu.
         init_per: as in `PublishedAReLiT`; the code has "head".
-        options: those of `gated_stack`.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
