@@ -120,7 +120,7 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in names(text) or ())
     except ValueError:
-        raise UserError(f"--{option} must be integers between commas, got {text!r}") from None
+        raise UserError(f"--{option} must be integers separated by commas, got {text!r}") from None
 
 
 def added_memories(study: Mapping[str, Any]) -> str:

@@ -387,7 +387,7 @@ def _finish(session: _Session) -> SweepResult:
         if trial is None:
             raise UserError(
                 f"no trial of {memory} has a score: {tried[memory][-1].error}; none is trained "
-                "again: once that is mended, raise --trials, or choose another --name"
+                "again: fix that and raise --trials, or choose another --name"
             )
     models = {}
     for memory, trial in best.items():
