@@ -107,7 +107,7 @@ MISTAKES = {
     "pramanik --part tmaze --ray auto": "--ray is for short trainings",
     "pramanik --part tmaze --episodes 10": "a resumable study needs its budget as steps",
     "pramanik --part memory-maze --mazes 10": "side 9, 11, 13, 15, got 10",
-    "pramanik --part memory-maze --mazes 9x9": "--mazes must be integers separated by commas, got '9x9'",
+    "pramanik --part memory-maze --mazes 9x9": "integers separated by commas, got '9x9'",
     "pramanik --part memory-maze --mazes 9 --env a:b": "--mazes and --env exclude each other",
     "pramanik --part memory-maze --corridors 120": "--corridors is for tmaze, not for memory-maze",
     "pramanik --part tmaze --rates-from here": "--rates-from is for memory-maze, not for tmaze",
