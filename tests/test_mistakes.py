@@ -143,6 +143,8 @@ COMMANDS = {
     "train --network.encoder-options a=1": "encoder_options are for an encoder of your own",
     # Values.
     "train --steps x": "--steps must be an integer, got 'x'",
+    "train --steps 100k": "--steps must be an integer, got '100k'; write 100e3",
+    "train --steps 1.5M": "--steps must be an integer, got '1.5M'; write 1.5e6",
     "train --steps 1.5": "--steps must be an integer, got '1.5'",
     "train --steps 1e-3": "--steps must be an integer, got '1e-3'",
     "train --steps 0": "steps must be an integer of at least 1, got 0",
