@@ -25,6 +25,27 @@ def test_gymnasium_loop_runs(ordinary_promotion: None) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("memory", "options"),
+    [("gru", {}), ("gtrxl", {"hidden_size": 16, "num_layers": 1, "window": 8})],
+)
+def test_jax_loop_acts_as_it_learns(
+    memory: str, options: dict[str, int], ordinary_promotion: None
+) -> None:
+    """It asserts so of every rollout; GTrXL caches what an update changes."""
+    main = runpy.run_path(str(EXAMPLES / "jax_loop.py"))["main"]
+    returns = main(memory, iterations=3, **options)
+    assert len(returns) == 3 and all(-1 <= earned < 0 for earned in returns)
+
+
+@pytest.mark.slow
+def test_jax_loop_learns(ordinary_promotion: None) -> None:
+    """Far beyond -0.5, which a guess earns."""
+    returns = runpy.run_path(str(EXAMPLES / "jax_loop.py"))["main"]()
+    assert returns[0] < -0.3 and np.mean(returns[-10:]) > 0.9
+
+
+@pytest.mark.slow
 def test_own_study_runs(ordinary_promotion: None, tmp_path: Path) -> None:
     """A budget of a second, in a worker of its own, and nothing to do the second time."""
     example = runpy.run_path(str(EXAMPLES / "own_study.py"))

@@ -154,6 +154,8 @@ COMMANDS = {
     "train --network.encoder-options a=1": "encoder_options are for an encoder of your own",
     # Values.
     "train --steps x": "--steps must be an integer, got 'x'",
+    "train --steps 100k": "--steps must be an integer, got '100k'; write 100e3",
+    "train --steps 1.5M": "--steps must be an integer, got '1.5M'; write 1.5e6",
     "train --steps 1.5": "--steps must be an integer, got '1.5'",
     "train --steps 1e-3": "--steps must be an integer, got '1e-3'",
     "train --steps 0": "steps must be an integer of at least 1, got 0",
@@ -271,9 +273,9 @@ COMMANDS = {
     f"train --env {POLE} --a2c.whole-episodes": "whole_episodes",
     f"train --env {POLE} --host.processes 3": "processes must divide num_envs",
     "train --algorithm nowhere:A": "there is no module nowhere",
-    "train --algorithm json:JSONDecoder": "json:JSONDecoder is no learner: it lacks config",
+    "train --algorithm json:JSONDecoder": "json:JSONDecoder is not a learner: it lacks config",
     "train --network.encoder nowhere:A": "there is no module nowhere",
-    "train --network.encoder json:JSONDecoder": "json:JSONDecoder is no encoder",
+    "train --network.encoder json:JSONDecoder": "json:JSONDecoder is not an encoder",
     # Presets and resuming.
     "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
     "train --preset a --resume b": "give one of them",
@@ -391,7 +393,7 @@ COMMANDS = {
     "study nowhere.py": "there is no file nowhere.py",
     "study nowhere:STUDY": "there is no module nowhere",
     "study json:dumps": "unknown name in json 'dumps'",
-    "study empty.py": "must have one study at its top, it has 0",
+    "study empty.py": "must have exactly one study at module level, got 0",
     "study makkink --seeds x": "--seeds must be an integer",
     "study makkink --total-timesteps 100": "clew calls it --steps.",
     "report": "which studies?",
@@ -660,10 +662,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "no state": (lambda: step({}), "init_state"),
     "a state as text": (lambda: step("fresh"), "init_state"),
     "an empty state": (lambda: step(()), "of shapes .8., got none"),
-    "a state in a list": (lambda: step([jnp.zeros(8)]), "in lists in place of tuples"),
+    "a state in a list": (lambda: step([jnp.zeros(8)]), "in lists instead of tuples"),
     "a state of whole numbers": (
         lambda: step((jnp.zeros(8, int),)),
-        "with float32, got int32 in its place",
+        "with float32, got int32 instead",
     ),
     "weights of two types": (lambda: in_two_types(), "types, bfloat16 and float32"),
     "a class with an unknown option": (

@@ -286,7 +286,7 @@ def test_an_entry_of_a_jax_tasks_observation_is_a_mask(tmp_path):
     for env, name in (("masked:Entry", "illegal"), ("masked:Masked", "legal"), ("tmaze", "info")):
         with pytest.raises(UserError, match="action_mask=|masks its actions itself"):
             make_task(env, {}, WrapperConfig(action_mask=name))
-    with pytest.raises(UserError, match="show_action_mask needs a mask, and tmaze has none"):
+    with pytest.raises(UserError, match="show_action_mask needs a mask, but tmaze has none"):
         make_task("tmaze", {}, WrapperConfig(show_action_mask=True))
     wrappers = WrapperConfig(action_mask="legal")
     config = config_of(tmp_path, env="masked:Entry", wrappers=wrappers, steps=32)

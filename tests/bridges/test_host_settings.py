@@ -83,7 +83,7 @@ def test_impossible_settings(settings: Any, says: str) -> None:
 def test_settings_that_do_not_fit() -> None:
     """The environment, or the way in which it came."""
     for settings in ({"frame_skip": 2}, {"time_limit": 5}, {"video_every": 1}):
-        with pytest.raises(UserError, match="goes around single environments, and maze is a vec"):
+        with pytest.raises(UserError, match="wraps single environments, but maze is a vec"):
             GymnasiumStream(
                 SyncVectorEnv(makers(2)), name="maze", wrappers=WrapperConfig(**settings)
             )

@@ -106,7 +106,7 @@ def test_factories() -> None:
     hosted = HostedTask(several, WrapperConfig())
     with pytest.raises(UserError, match="makes vector .*leave host.processes at 0, got 2"):
         hosted.check_training(2, 4)
-    with pytest.raises(UserError, match="frame_skip goes around single environments"):
+    with pytest.raises(UserError, match="frame_skip wraps single environments"):
         HostedTask(several, WrapperConfig(frame_skip=2))
 
 

@@ -115,7 +115,7 @@ def test_arms_that_stay_still_pay_by_chance() -> None:
 
 
 def test_a_factory_of_vector_environments_builds_them_in_itself() -> None:
-    with pytest.raises(UserError, match="trial_episodes goes around single environments"):
+    with pytest.raises(UserError, match="trial_episodes wraps single environments"):
         WrapperConfig(trial_episodes=2).require_no_single("mine")
 
 

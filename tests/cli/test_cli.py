@@ -308,6 +308,11 @@ def test_envs(output: Callable[..., str]) -> None:
     assert maze["name"] == "tmaze" and maze["options"]["corridor_length"] == 120
     assert "tmaze" in output("envs")
     assert "Remember one bit" in output("envs", "tmaze")
+    shown = output("envs", "battleship", "--env-options", "difficulty=hard")
+    assert "observation: Discrete(2)\nactions: MultiDiscrete([12 12])\nmetrics: return, " in shown
+    by_name = {found["name"]: found["choices"] for found in json.loads(output("envs", "--json"))}
+    assert by_name["tmaze"] == "4" and by_name["battleship"] == "8 x 8"
+    assert by_name["position_only_pendulum"] == "1 number"
 
 
 def test_check(output: Callable[..., str]) -> None:

@@ -240,10 +240,7 @@ def test_what_the_tasks_say():
         (lambda: Trials(Bandit(), 1), "trial_episodes must be an integer of at least 2, got 1"),
         (lambda: Trials(KeptEntries(Bandit(), (0,)), 2), "trials go around the task itself"),
         (partial(WrapperConfig(trial_episodes=0).validate), "trial_episodes must be an integer of"),
-        (
-            partial(WrapperConfig(trial_memory=False).validate),
-            "trial_memory=False is for trials of several episodes",
-        ),
+        (partial(WrapperConfig(trial_memory=False).validate), "trial_memory=False needs trials"),
     ],
 )
 def test_mistakes(build, message):

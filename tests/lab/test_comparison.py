@@ -151,7 +151,7 @@ def test_the_code_of_the_run_to_start_from_needs_consent(
         ("--learners ppo a2c --pqn.gamma 0.5", "--pqn.gamma would change nothing"),
         ("--learners ppo,a2c", "learners, got ppo,a2c; spaces separate them"),
         ("--memories gru none --cpu-threads -1", "cpu_threads must be between 1 and"),
-        ("--memories gru=own_lru:LRU none", "clew has a memory called 'gru'; give own_lru:LRU"),
+        ("--memories gru=own_lru:LRU none", "clew already has a memory 'gru'; give own_lru:LRU"),
         ("--memories a=own_lru:LRU a=lstm", "two or more different labels, got a a"),
         ("--memories gru gru none", "two or more different memories, got gru gru none"),
         ("--learners ppo", "two or more different learners, got ppo"),

@@ -148,7 +148,7 @@ def test_a_whole_report_has_the_figures_and_says_what_it_leaves_out(tmp_path: Pa
     told = report.markdown.read_text()
     assert "1 row of another budget (800,000 steps)" in told and "In 1 training no episode" in told
     assert len(report.figures) == 3
-    with pytest.raises(UserError, match="Memory Maze study has a report of its own form"):
+    with pytest.raises(UserError, match="Memory Maze study has its own form of report"):
         make_report([folder, Path("results/makkink-published")])
     (folder / "memory-maze-learner.json").write_text("{")
     with pytest.raises(UserError, match="memory-maze-learner.json cannot be read"):
@@ -186,7 +186,7 @@ def test_a_search_chooses_and_the_study_takes_it(search: Path, tmp_path: Path) -
     assert "maze --rates-from SEARCH -" in make_report([folder]).markdown.read_text()
     folder = write_maze(tmp_path / "grid", published)
     assert "--rates-from" not in make_report([folder]).markdown.read_text()
-    with pytest.raises(UserError, match="not a search"):
+    with pytest.raises(UserError, match="not to a search"):
         SEARCH.best_rates(folder, study.SEARCH_NAME)
-    with pytest.raises(UserError, match="has a report of its own form: give its folders alone"):
+    with pytest.raises(UserError, match="has its own form of report: give only its folders"):
         make_report([folder, search])

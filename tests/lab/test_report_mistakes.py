@@ -21,7 +21,7 @@ __all__ = ["undrawn"]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"study.json": None}, "has no study.json: it is no study's folder"),
+        ({"study.json": None}, "has no study.json: not a study's folder"),
         ({"study.json": "{"}, "study.json cannot be read"),
         ({"study.json": '{"format": 1}'}, "has no 'name'"),
         ({"study.json": '{"format": 9}'}, "was written by a newer clew"),

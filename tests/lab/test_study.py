@@ -107,7 +107,7 @@ MISTAKES = {
     r"models\['gru'\] must be of type TrainConfig, got 'gru'": {"models": {"gru": "gru"}},
     r"settings\['a'\] must be of type Setting, got 'tmaze'": {"settings": {"a": "tmaze"}},
     "settings must be a dict, got 'tmaze'": {"settings": "tmaze"},
-    "name of a study must be one for a folder, got ''": {"name": ""},
+    "name of a study must be valid for a folder, got ''": {"name": ""},
     "name must be a string, got 3": {"name": 3},
     "resumable must be True or False, got 'yes'": {"resumable": "yes"},
     "score must be a string, got None": {"score": None},
@@ -206,7 +206,7 @@ def test_a_stream_that_there_is_not_is_refused_before_anything_runs() -> None:
     with pytest.raises(UserError, match="length-1: reset_at needs a fixed stream"):
         check_study(replace(study, settings={"length-1": fresh}))
     other = {"maze": replace(SETTING, env="tmaze", options={})}
-    with pytest.raises(UserError, match="maze: tmaze has no fixed stream; set evaluation.stream"):
+    with pytest.raises(UserError, match="maze: tmaze has no fixed stream; turn evaluation.stream"):
         check_study(replace(study, settings=other))
     with pytest.raises(UserError, match="resumable study plays fresh episodes"):
         small_study(resumable=True, episodes=None, steps=100)
@@ -283,9 +283,9 @@ def test_check_names_the_model_or_setting() -> None:
         check_study(replace(study, settings={**study.settings, "bad": setting}))
     with pytest.raises(UserError, match="unknown setting of small 'length-11'.*length-1"):
         study.only(settings=["length-11"])
-    with pytest.raises(UserError, match="a memory called 'lstm'"):
+    with pytest.raises(UserError, match="a memory 'lstm'"):
         check_study(replace(study, memories={"lstm": "x:y"}))
-    with pytest.raises(UserError, match="has a model called 'gru'"):
+    with pytest.raises(UserError, match="has a model 'gru'"):
         study.add_memory("gru", "x:y")
 
 

@@ -247,7 +247,7 @@ BY_HAND = {
 def test_a_row_by_hand_that_lacks_something_is_named_by_its_line(line: str, tmp_path: Path) -> None:
     other = '{"model": "mine", "setting": "length-1", "seed": 0, "mean": 0.5}'
     (tmp_path / "results.jsonl").write_text(f"{other}\n\n{line}\n")
-    with pytest.raises(UserError, match=f"results.jsonl: line 3 is no row.*{BY_HAND[line]}; mend"):
+    with pytest.raises(UserError, match=f"results.jsonl: line 3 is not.*{BY_HAND[line]}; fix"):
         run_study(small_study(), tmp_path, progress=QuietStudy())
     assert not (tmp_path / "study.json").exists()
 

@@ -288,7 +288,7 @@ def test_a_row_that_does_not_say_what_it_is_of_is_one_line(tmp_path: Path) -> No
     go_on(small_sweep(), tmp_path)
     rows = tmp_path / "final" / "results.jsonl"
     rows.write_text(json.dumps({"setting": "task", "seed": 0}) + "\n")
-    with pytest.raises(UserError, match="results.jsonl: line 1 is no row .* it has no 'model'"):
+    with pytest.raises(UserError, match="results.jsonl: line 1 is not a row .* it has no 'model'"):
         go_on(small_sweep(), tmp_path)
 
 
@@ -355,7 +355,7 @@ def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
     assert len(tried) - len(refused) == 6
     assert all("minibatches must divide num_envs" in trial.error for trial in refused)
     impossible = {"a2c.minibatches": (3, 5)}
-    with pytest.raises(UserError, match="exclude each other; the newest: minibatches must"):
+    with pytest.raises(UserError, match="exclude each other; the latest: minibatches must"):
         go_on(small_sweep(impossible), tmp_path / "none")
 
 
@@ -398,19 +398,19 @@ MISTAKES = {
     f"{SWEEP} a2c.learning_rate=1e-3": "must be LOW..HIGH, log:LOW..HIGH or values with commas",
     f"{SWEEP} a2c.learning_rate=a..b": "must be LOW..HIGH in numbers, got 'a..b'",
     f"{SWEEP} a2c.learning_rate=2..1": "from a smaller to a larger number, got 2..1",
-    f"{SWEEP} a2c.learning_rate=log:0..1": "must begin above 0",
+    f"{SWEEP} a2c.learning_rate=log:0..1": "must start above 0",
     f"{SWEEP} a2c.num_envs=1..2.5": "must be a range of integers, got 1..2.5",
     f"{SWEEP} a2c.learning_rate=[1e-4,1e-2]": "as in --vary a2c.learning_rate=1e-4,1e-2, got '[",
     f"{SWEEP} a2c.learning_rate=slow,0.1": "cannot be 'slow': give values like 0.001",
     f"{SWEEP} a2c.num_envs=8,9.5": "a2c.num_envs cannot be 9.5: give values like 8",
-    f"{SWEEP} a2c.schedule=1..2": "a2c.schedule is no number: give its values",
+    f"{SWEEP} a2c.schedule=1..2": "a2c.schedule is not a number: give its values",
     f"{SWEEP} a2c.num_envs=8,8": "a2c.num_envs has a value twice",
     f"{SWEEP} ppo.clip_ratio=0.1..0.3": "tmaze is learned by a2c here; --algorithm ppo",
     f"{SWEEP} memory_options.hidden=8,16": "did you mean 'memory_options.hidden_size'",
     f"{SWEEP} steps=10,20": "unknown setting to vary 'steps'",
     f"{SWEEP} a2c.num_envs=4,8 --trials 0": "trials must be an integer of at least 1",
     f"{SWEEP} a2c.num_envs=4,8 --score sucess": "did you mean 'success'",
-    f"{SWEEP} a2c.num_envs=4,8 --first a2c.gamma=0.9": "is not among what varies",
+    f"{SWEEP} a2c.num_envs=4,8 --first a2c.gamma=0.9": "but does not vary",
     f"{SWEEP} a2c.num_envs=4,8 --first a2c.num_envs=0": "num_envs must be an integer of at least 1",
     f"{SWEEP} a2c.num_envs=4,8 --ray auto --workers 2": "--ray and --workers exclude each other",
     f"{SWEEP} env_options.corridor_length=3,4": "a sweep compares agents on one task: env_options.",

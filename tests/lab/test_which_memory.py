@@ -205,7 +205,14 @@ def test_wrappers_decide_what_has_to_be_remembered(output: Callable[..., str]) -
     assert found["task"]["observation"] == "Box((2,), float32)"
     assert found["task"]["episode_steps"] == [7, 7]
     (command,) = found["task"]["compare"].values()
-    assert command.endswith("gymnasium:CartPole-v1 --wrappers.keep 0 2 --wrappers.time-limit 7")
+    options = "--wrappers.keep 0 2 --wrappers.time-limit 7 --algorithm ppo"
+    assert command.endswith(f"gymnasium:CartPole-v1 {options}")
+
+
+def test_what_is_hidden_is_asked_of_the_learner_that_found_it(output: Callable[..., str]) -> None:
+    """The rows are by PPO, and a JAX task is trained by A2C unless the command says otherwise."""
+    said = output("advise", "--env", "memory_chain", "--need", "hidden")
+    assert "--env memory_chain --algorithm ppo\n" in said
 
 
 def test_a_wrapper_that_keeps_everything_hides_nothing(output: Callable[..., str]) -> None:
@@ -265,7 +272,7 @@ def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--need is given twice" in capsys.readouterr().err
     for several in ("cue,places", "cue places"):
         assert run(["advise", "--need", several]) == 2
-        assert "words of their own: --need cue places" in capsys.readouterr().err
+        assert "give needs as separate words: --need cue places" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(["advise", "--help"])
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -143,7 +143,7 @@ def test_gates_of_cells_begin_open() -> None:
         assert np.array_equal(plain.inputs.weight, lasting.inputs.weight)
     with pytest.raises(UserError, match="chrono must be an integer of at least 2, got 1"):
         make_memory("gru", input_size=3, key=key, chrono=1)
-    with pytest.raises(UserError, match="forget_bias is for chrono=0"):
+    with pytest.raises(UserError, match="forget_bias needs chrono=0"):
         make_memory("lstm", input_size=3, key=key, chrono=10, forget_bias=1.0)
 
 

@@ -186,7 +186,7 @@ def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kernels, "why_not", lambda: "no compiler")
     with pytest.raises(UserError, match="backend='kernel' is not possible: no compiler"):
         make_memory("relit", input_size=3, key=jax.random.key(0), backend="kernel")
-    with pytest.warns(UserWarning, match="XLA computes in place of clew's kernels: no compiler"):
+    with pytest.warns(UserWarning, match="XLA is used instead of clew's kernels: no compiler"):
         assert not kernels.uses_kernel("auto")
     assert not kernels.uses_kernel("auto")  # the second time without a warning, which would raise
     monkeypatch.setattr(kernels, "why_not", lambda: build.SWITCHED_OFF)
@@ -203,7 +203,7 @@ def test_without_a_compiler_there_is_a_reason(
         build.load_kernels()
     monkeypatch.delenv("CLEW_KERNELS")
     monkeypatch.setenv("CXX", "'c++")
-    with pytest.raises(build.NotBuilt, match="which is no command: No closing quotation"):
+    with pytest.raises(build.NotBuilt, match="which is not a command: No closing quotation"):
         build.load_kernels()
     monkeypatch.setenv("CXX", "/nowhere/c++")
     with pytest.raises(build.NotBuilt, match="/nowhere/c\\+\\+ --version failed"):

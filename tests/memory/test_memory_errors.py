@@ -172,7 +172,7 @@ def test_unknown_names_come_with_the_nearest() -> None:
         ({"layers": "min_gru"}, "layers must be a list of names"),
         ({"layers": []}, "layers must be a list of names"),
         ({"layers": 5}, "layers must be a list of names"),
-        ({"layers": ["lstm"]}, "lstm is not made of layers that a hybrid can take, which are att"),
+        ({"layers": ["lstm"]}, "lstm is not made of layers that a hybrid can take; those are att"),
         ({"layers": ["hybrid"]}, "unknown kind of layer 'hybrid'"),
         ({"layer_options": {"attention": 5}}, "layer_options must be .* by kind, got .*5"),
         ({"layer_options": ["attention"]}, "layer_options must be .* by kind, got .*attention"),
@@ -180,13 +180,13 @@ def test_unknown_names_come_with_the_nearest() -> None:
         ({"layer_options": {"attention": {"windw": 3}}}, "windw.*window"),
         (
             {"layer_options": {"attention": {"embedding": False}}},
-            "width, number, input and key are those of the hybrid",
+            "width, number, input and key are set by the hybrid",
         ),
         (
             {"layer_options": {"attention": {"num_layers": 3}}},
-            "width, number, input and key are those of the hybrid",
+            "width, number, input and key are set by the hybrid",
         ),
-        ({"layer_options": {"attention": {"key": 1}}}, "input and key are those of the hybrid"),
+        ({"layer_options": {"attention": {"key": 1}}}, "input and key are set by the hybrid"),
     ],
     ids=str,
 )

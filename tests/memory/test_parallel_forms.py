@@ -238,9 +238,9 @@ def test_what_no_chunk_knows_together_is_refused(backend: Any) -> None:
     keys, head = jnp.ones((3, 1, 2)), jnp.zeros((3, 1))
     erase = Erase(keys, keys)
     for inputs, said in (
-        (MatrixInputs(keys, keys, keys, -keys, rate=head), "needs one log_keep for a head"),
-        (MatrixInputs(keys, keys, keys, head, erase=erase), "needs a log_keep for every key"),
-        (MatrixInputs(keys, keys, keys, -keys, turn=keys[..., :1], erase=erase), "no turn"),
+        (MatrixInputs(keys, keys, keys, -keys, rate=head), "needs one log_keep per head"),
+        (MatrixInputs(keys, keys, keys, head, erase=erase), "needs one log_keep per key"),
+        (MatrixInputs(keys, keys, keys, -keys, turn=keys[..., :1], erase=erase), "nor turn"),
     ):
         with pytest.raises(UserError, match=said):
             advance_chunk(backend, jnp.zeros((1, 2, 2)), inputs, jnp.zeros(3, bool))

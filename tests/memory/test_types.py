@@ -126,7 +126,7 @@ def test_a_state_never_becomes_wider(name: str, ordinary_promotion: None) -> Non
         after, ys = memory.unroll(state, wide, jnp.asarray(starts))
         assert set(types((state, y, after, ys))) == {"float32"}
         grown: Any = cast(memory, "float64")
-        with pytest.raises(UserError, match="type float64 and was given a state of type float32"):
+        with pytest.raises(UserError, match="type float64, but was given a state of type float32"):
             grown.step(memory.init_state(), wide[0], jnp.asarray(starts[0]))
 
 

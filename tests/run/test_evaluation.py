@@ -358,7 +358,7 @@ def test_studies_and_sweeps_have_evaluations_of_their_own() -> None:
     config = clew.TrainConfig(**EVALUATION)
     with pytest.raises(UserError, match="leave evaluate_every of gru at 0, got 3000"):
         Study("s", models={"gru": config}, settings={"a": Setting("tmaze")}, seeds=(0,), steps=9)
-    with pytest.raises(UserError, match="a sweep judges by the training .* got 3000"):
+    with pytest.raises(UserError, match="a sweep scores the training .* got 3000"):
         Sweep(config, {"a2c.gamma": (0.9, 0.99)}).check()
 
 

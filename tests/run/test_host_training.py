@@ -350,7 +350,7 @@ def test_learning_that_raises_leaves_the_newest_checkpoint(tmp_path, monkeypatch
         ),
         ({"host": HostConfig(timeout=0)}, "timeout must be a finite number above 0"),
         ({"a2c": A2CConfig(whole_episodes=True)}, "whole_episodes needs a task written in JAX"),
-        ({"env": "tmaze", "wrappers": WrapperConfig(frame_skip=2)}, "tmaze is written in JAX"),
+        ({"env": "tmaze", "wrappers": WrapperConfig(frame_skip=2)}, "tmaze is a JAX task"),
         ({"env": "gymnasium:CartPol-v1"}, "CartPole"),
     ],
 )

@@ -1,5 +1,5 @@
 """Agents and how they learn: network, trajectory, returns, loss and gradient step.
 
-Everything here is a function of (agent, trajectory, settings) and knows nothing of how the
+Everything here is a function of (agent, trajectory, settings) and does not depend on how the
 experience was gathered.
 """

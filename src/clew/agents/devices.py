@@ -1,9 +1,9 @@
-"""Several devices: what is computed for many environments, each device for its shard of them.
+"""Several devices: each one computes its shard of the environments.
 
-A program over several devices is the program of one: from the layouts of the arrays XLA's
-partitioner decides which device computes what, and adds the communication. It cannot partition
-custom calls, such as the kernels of `clew.memory.kernels`, and would compute them whole on every
-device. So the network's parts of a program say that environments are independent: `shard_batch`.
+A program for several devices is the program for one: XLA's partitioner decides from the layouts of
+the arrays which device computes what, and adds the communication. It cannot partition custom calls,
+such as the kernels of `clew.memory.kernels`, and would compute them whole on every device. So the
+network's parts of a program declare that environments are independent: `shard_batch`.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ AXIS = "devices"
 """Name of the only axis of a mesh."""
 
 Axes = Any
-"""The sharded axis of every argument or result, None for what every device has whole; a tree, of
-which a leaf may stand for a whole branch."""
+"""The sharded axis of every argument or result, None for replicated ones; a tree in which a leaf
+may stand for a whole branch."""
 
 _MESH = contextvars.ContextVar[Mesh | None]("clew_devices", default=None)
 
@@ -41,14 +41,14 @@ def make_mesh(count: int) -> Mesh:
         there = "1 device" if len(devices) == 1 else f"{len(devices)} devices"
         raise UserError(
             f"devices must be at most what JAX has, {there} of kind {devices[0].device_kind}, got "
-            f"{count}; on a processor some can be simulated, by XLA_FLAGS="
+            f"{count}; on a CPU several can be simulated with XLA_FLAGS="
             f"--xla_force_host_platform_device_count={count} in the environment"
         )
     return Mesh(np.array(devices[:count]), (AXIS,))
 
 
 def jit_over(mesh: Mesh | None, function: Callable, **options: Any) -> Any:
-    """`jax.jit` of a function whose parts `shard_batch` are for the devices of `mesh`, if any."""
+    """`jax.jit` of a function whose `shard_batch` parts run on the devices of `mesh`, if any."""
 
     def traced(*args: Any) -> Any:
         with _over(mesh):
@@ -58,22 +58,22 @@ def jit_over(mesh: Mesh | None, function: Callable, **options: Any) -> Any:
 
 
 def shard_count() -> int:
-    """Number of shards of the batch in what is being traced."""
+    """Number of shards of the batch in the function being traced."""
     mesh = _MESH.get()
     return 1 if mesh is None else mesh.size
 
 
 def shard_batch(function: Callable, in_axes: Axes, out_axes: Axes) -> Callable:
-    """A function of a batch, computed by every device for its shard of the batch.
+    """A function of a batch that every device computes for its shard.
 
-    It is the function itself outside of `jit_over`, with one device, and within itself. The
-    gradient with respect to what every device has whole is summed over the devices.
+    It is the function itself outside `jit_over`, with one device, and within another `shard_batch`.
+    Gradients with respect to replicated arguments are summed over the devices.
 
     Args:
-        function: no result for one member of the batch may depend on another, and results are
+        function: its result for one member of the batch must not depend on others, and results are
             arrays.
-        in_axes: of the batch in the arguments, one for each.
-        out_axes: of the batch in the results, none None. All sizes must be multiples of the
+        in_axes: the batch axis of each argument.
+        out_axes: the batch axis of each result, never None. All sizes must be multiples of the
             number of devices.
     """
     mesh = _MESH.get()
@@ -104,12 +104,12 @@ def spec_of(axis: int | None) -> PartitionSpec:
 
 
 def place_on_devices(tree: Tree, layouts: Any) -> Tree:
-    """The arrays of a tree where they belong.
+    """Places the arrays of a tree on their devices.
 
     Args:
         tree: of arrays.
-        layouts: a tree of shardings, a leaf of which may stand for a whole branch; None, as with
-            one device, leaves things where they are.
+        layouts: a tree of shardings in which a leaf may stand for a whole branch; None, as with one
+            device, leaves the arrays where they are.
     """
     if not jax.tree.leaves(layouts):
         return tree

@@ -1,4 +1,4 @@
-"""Heads: what an agent makes of its memory's output. Its learner chooses them."""
+"""Heads, which map the memory's output to an agent's outputs. The learner chooses them."""
 
 import abc
 from collections.abc import Callable
@@ -16,40 +16,40 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear
 
 
 class Outputs(Protocol):
-    """What heads answer: a tuple of arrays with any leading axes, with whatever its learner reads.
+    """The outputs of heads: a tuple of arrays with any leading axes, read by the learner.
 
-    Whoever acts, evaluates, exports or inspects reads those that are here.
+    Acting, evaluation, exports and inspection read the ones below.
     """
 
     @property
     def logits(self) -> Float[Array, "*lead actions"]:
-        """Parameters of the distribution that the agent's own policy chooses from."""
+        """Parameters of the distribution of the agent's own policy."""
         ...
 
     @property
     def value(self) -> Float[Array, "*lead"]:
-        """Value of what was observed, under that policy."""
+        """Value of the observation history under that policy."""
         ...
 
     @property
     def action_values(self) -> Float[Array, "*lead actions"] | None:
-        """Value of every action, of heads that learn these and no policy; else None."""
+        """Value of every action if the heads learn these instead of a policy; otherwise None."""
         ...
 
 
 def preferences(outputs: Outputs) -> Float[Array, "*lead actions"]:
-    """What the greedy action is the mode of: the action values, or else the policy's parameters.
+    """Parameters whose mode is the greedy action: the action values, or the policy's parameters.
 
-    Unlike the logits of an epsilon-greedy policy, they go smoothly with what was observed.
+    Unlike the logits of an epsilon-greedy policy, they vary smoothly with the observations.
     """
     return outputs.logits if outputs.action_values is None else outputs.action_values
 
 
 class Clock(NamedTuple):
-    """Which environments act, and when: what exploration may depend on."""
+    """Which environments act, and when; exploration may depend on it."""
 
     environment: Int[Array, "*lead"]
-    """The number of each among those of the run."""
+    """The index of each environment in the run."""
     step: Int[Array, "*#lead"]
     """How often it was stepped before, in the whole run."""
 
@@ -59,15 +59,15 @@ Behaviour = Callable[[Outputs, Clock], Float[Array, "*lead actions"]]
 
 
 def follow_policy(outputs: Outputs, clock: Clock) -> Float[Array, "*lead actions"]:
-    """The behaviour of who acts as it would without learning: the agent's own policy."""
+    """The default behaviour: the agent's own policy."""
     return outputs.logits
 
 
 class Heads(eqx.Module):
-    """What reads a memory's output h; pointwise in time, so it has no state."""
+    """Maps a memory's output h to outputs; pointwise in time, so it has no state."""
 
     distribution: eqx.AbstractVar[Distribution]
-    """Of the actions."""
+    """The distribution of the actions."""
 
     @abc.abstractmethod
     def __call__(
@@ -77,7 +77,7 @@ class Heads(eqx.Module):
 
 
 class MakeHeads(Protocol):
-    """What makes heads; a class of `Heads` is one."""
+    """Builds heads; a subclass of `Heads` is one."""
 
     def __call__(
         self,
@@ -91,7 +91,7 @@ class MakeHeads(Protocol):
         """Heads with fresh weights.
 
         Args:
-            size: of what they read.
+            size: of their input.
             distribution: of the actions.
             hidden_size: width of a hidden layer; 0 for none.
             init: of the weights.
@@ -101,10 +101,10 @@ class MakeHeads(Protocol):
 
 
 class Head(eqx.Module):
-    """What reads a memory's output, y = tanh(x W_1 + b_1) W_2 + b_2, or y = x W_2 + b_2.
+    """Maps a memory's output x to y = tanh(x W_1 + b_1) W_2 + b_2, or y = x W_2 + b_2.
 
-    Both products start orthogonal with gain sqrt(2), the last one too, and with zero biases, as
-    in the authors' published code; Pramanik (2023), Table A.1, gives the width 128.
+    Both products, the last one too, start orthogonal with gain sqrt(2) and zero biases, as in the
+    authors' published code; Pramanik (2023), Table A.1, gives the width 128.
     """
 
     hidden: Linear | None
@@ -137,17 +137,17 @@ class PolicyAndValue(NamedTuple):
 
     @property
     def action_values(self) -> None:
-        """An actor-critic learns a policy."""
+        """None: an actor-critic learns a policy."""
         return None
 
 
 class ActorCritic(Heads):
     """A policy and a value: logits = actor(h), V = critic(h).
 
-    Logits, here and elsewhere, are all parameters of the policy's distribution: for discrete
-    actions logits, for continuous ones means and log deviations, of which the latter are learned
-    independently of the observation unless `log_std` says otherwise (`clew.agents.distributions`).
-    With a mask they are those of the policy over what it allows.
+    Here and elsewhere, "logits" are all parameters of the policy's distribution: logits for
+    discrete actions, means and log standard deviations for continuous ones; by default the latter
+    do not depend on the observation, see `log_std` (`clew.agents.distributions`). With a mask they
+    are those of the policy over the allowed actions.
 
     Source: Pramanik (2023), section 5.1 and Table A.1: separate actor and critic networks over
     one shared memory.
@@ -156,7 +156,8 @@ class ActorCritic(Heads):
     actor: Head
     critic: Head
     free: Float[Array, " free"] | None
-    """Parameters of the distribution that do not depend on the observation: log deviations."""
+    """Parameters of the distribution that do not depend on the observation: log standard
+    deviations."""
     distribution: Distribution
 
     def __init__(
@@ -197,19 +198,20 @@ class ValuesOfActions(NamedTuple):
 class ActionValues(Heads):
     """A value for every action, Q = relu(LN(h W_1 + b_1)) W_2 + b_2, or Q = h W_2 + b_2.
 
-    With V = max_a Q_a, and the logits of the policy that takes a random action with probability
-    epsilon and the greedy one otherwise (`epsilon_greedy`). An action that a mask forbids has the
-    value `FORBIDDEN`, so that it is neither taken nor part of V.
+    V = max_a Q_a, and the logits are those of the policy that takes a random action with
+    probability epsilon and the greedy one otherwise (`epsilon_greedy`). An action that a mask
+    forbids has the value `FORBIDDEN`, so it is neither taken nor part of V.
 
     Args:
-        epsilon: of the policy that the logits are of; the others are those of `MakeHeads`.
+        epsilon: of the policy that the logits describe; the other arguments are those of
+            `MakeHeads`.
 
     Raises:
-        UserError: for actions that are not one choice.
+        UserError: for actions that are not a single choice.
 
     Source: Gallici et al. (2024): with a layer norm (LN) before the last product such values do not
-    diverge. In the authors' recurrent networks layer norms stand before the memory alone, and
-    Q = h W_2 + b_2.
+    diverge. In the authors' recurrent networks only the layers before the memory have layer norms,
+    and Q = h W_2 + b_2.
     """
 
     hidden: tuple[Linear, LayerNorm] | None
@@ -247,19 +249,19 @@ class ActionValues(Heads):
 
 
 class DuelingValues(Heads):
-    """A value for every action in two parts, that of what was observed and what each action adds.
+    """A value for every action in two parts, the state's value and each action's advantage.
 
         Q_a = v + A_a - mean_b A_b,  v and A each a `Head` of h
 
-    The logits, and what a mask forbids, are as with `ActionValues`. V = max_a Q_a, on the scale of
-    the returns where Q is on another.
+    Logits and masked actions are as in `ActionValues`. V = max_a Q_a, on the scale of the returns
+    if Q has another scale.
 
     Args:
-        epsilon: as of `ActionValues`.
-        unscale: from the scale of Q to that of the returns; None where they are the same.
+        epsilon: as in `ActionValues`.
+        unscale: maps the scale of Q to that of the returns; None if they are the same.
 
     Raises:
-        UserError: for actions that are not one choice.
+        UserError: for actions that are not a single choice.
 
     Source: Wang et al. (2016), Dueling Network Architectures, Eq. 9.
     """
@@ -303,7 +305,7 @@ def _outputs(
     mask: Bool[Array, "*lead actions"] | None,
     epsilon: float,
 ) -> ValuesOfActions:
-    """What heads answer whose values of the actions these are, before any mask."""
+    """The outputs of heads with these action values, before any mask."""
     if mask is not None:
         values = distribution.masked(values, mask)
     logits = epsilon_greedy(values, jnp.asarray(epsilon, values.dtype))
@@ -311,7 +313,7 @@ def _outputs(
 
 
 def require_choice_of_actions(distribution: Distribution) -> None:
-    """Refuses actions that are not one choice, with a `UserError`: no value belongs to each."""
+    """Raises `UserError` for actions that are not a single choice, which have no value each."""
     if not isinstance(distribution, Categorical):
         raise UserError(
             f"a learner of action values needs one choice of actions (Discrete), got actions of a "
@@ -322,22 +324,22 @@ def require_choice_of_actions(distribution: Distribution) -> None:
 def value_of(
     values: Float[Array, "*lead actions"], action: Int[Array, "*lead"]
 ) -> Float[Array, "*lead"]:
-    """The value of one action, of the values of all."""
+    """The value of one action, from the values of all."""
     return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
 
 
 def epsilon_greedy(
     values: Float[Array, "*lead actions"], epsilon: Float[Array, "*#lead"]
 ) -> Float[Array, "*lead actions"]:
-    """Logits of the policy that takes a random action with probability epsilon, or the greedy one.
+    """Logits of the policy that takes a random action with probability epsilon, else the greedy
+    one.
 
-    With A the actions that are allowed, of which there are |A|, and a* the first of those with the
-    largest value:
+    With A the allowed actions, |A| their number, and a* the first of those with the largest value:
 
         p_a = epsilon / |A| + (1 - epsilon) [a = a*]   for a in A, 0 for all others
 
     Args:
-        values: of the actions; those that are forbidden have the value `FORBIDDEN`.
+        values: of the actions; forbidden ones have the value `FORBIDDEN`.
         epsilon: between 0 and 1.
     """
     allowed = (values > FORBIDDEN / 2).astype(values.dtype)

@@ -39,27 +39,27 @@ PROJECTIONS = ("none", "linear", "affine")
 
 @dataclass(frozen=True)
 class NetworkConfig(EncoderConfig, Settings):
-    """What stands before and after the memory. Pramanik's (2023) T-Maze agents are the default."""
+    """The network around the memory. The defaults are those of Pramanik's (2023) T-Maze agents."""
 
     projection: str = "none"
-    """A product of the memory's width after the memory: none, linear, or affine with a bias."""
+    """A product after the memory, of the same width: none, linear, or affine with a bias."""
     skip: bool = False
     """Add the memory's input to its output: relu(y) + z (Makkink, 2021, Algorithm 2, with the
     relu of the published code). Needs equal widths."""
     head_size: int = 128
-    """Width of the hidden layer of the actor and of the critic; 0 makes them one product each
+    """Width of the hidden layer of the actor and of the critic; 0 for a single product each
     (Pramanik, 2023, Table A.1: 128; Makkink, 2021: 0)."""
     continuous: str = "gaussian"
-    """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed
-    into them. SAC takes tanh, whatever is said here."""
+    """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed into
+    them. SAC always uses tanh."""
     log_std: str = "free"
-    """Where the log deviations of such actions come from: free, learned parameters that do not
-    depend on the observation, or head, outputs of the actor. SAC takes head."""
+    """Source of the log standard deviations of such actions: free, learned parameters that do not
+    depend on the observation, or head, outputs of the actor. SAC always uses head."""
     initial_log_std: float = 0.0
-    """The log deviations before training."""
+    """The log standard deviations before training."""
     noise_steps: int = 1
-    """Steps that such actions keep their noise for, in sampling. Above 1 a policy that is sampled
-    pushes the same way for as long, which finds rewards that need momentum."""
+    """Number of steps for which sampled actions keep their noise. Above 1 a sampled policy keeps
+    pushing in the same direction, which finds rewards that need momentum."""
 
     def validate(self) -> None:
         self.validate_encoder()
@@ -86,13 +86,13 @@ class Agent(eqx.Module):
         h_t = projection(y_t),  with a skip connection relu(projection(y_t)) + z_t
         outputs_t = heads(h_t)
 
-    The learner chooses the heads; those of an actor-critic answer with logits and a value.
+    The learner chooses the heads; those of an actor-critic output logits and a value.
 
     Args:
         memory: any memory; its `input_size` is the encoder's output.
         actions: number of discrete actions, at least 1, or a distribution of any actions.
         key: random key for what is not given.
-        network: what stands before and after the memory; its encoder's settings count only in
+        network: settings of the network around the memory; those of its encoder count only in
             `make_agent`, which knows the observation.
         encoder: maps an observation to the memory's input, on any leading axes.
         masked: whether observations are dicts with an action mask, "action_mask".
@@ -109,7 +109,7 @@ class Agent(eqx.Module):
     projection: Linear | None
     heads: Heads
     mask: ReadMask | None
-    """Which actions are allowed, of an observation; None where all are, always."""
+    """Reads an observation's allowed actions; None where all are always allowed."""
     skip: bool = eqx.field(static=True)
 
     def __init__(
@@ -154,7 +154,7 @@ class Agent(eqx.Module):
         return self.memory.init_state()
 
     def refresh(self, state: State) -> State:
-        """The memory's state, rebuilt for the present parameters."""
+        """The memory's state, rebuilt for the current parameters."""
         return self.memory.refresh(state)
 
     def step(
@@ -179,7 +179,7 @@ class Agent(eqx.Module):
         return self.unroll_encoded(state, self.encoder(observations), starts, mask)
 
     def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
-        """Which actions are allowed, on any leading axes; None where all are, always."""
+        """Which actions are allowed, on any leading axes; None where all always are."""
         return None if self.mask is None else self.mask(cast("dict[str, Array]", observation))
 
     def unroll_encoded(
@@ -189,10 +189,10 @@ class Agent(eqx.Module):
         starts: Bool[Array, " time"],
         mask: Bool[Array, "time actions"] | None = None,
     ) -> tuple[State, Outputs, dict[str, Array]]:
-        """`unroll_with_metrics` of encoded observations, and of their action masks.
+        """`unroll_with_metrics` on encoded observations and their action masks.
 
-        Callers with many environments encode all their observations in one call, which for
-        pictures is faster than one call for each environment.
+        Callers with many environments encode all their observations in one call, which for pictures
+        is faster than one call per environment.
         """
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
         return state, self.heads(self._after_memory(ys, zs), mask), metrics
@@ -205,7 +205,7 @@ class Agent(eqx.Module):
 
 
 def refuse_own_arguments(memory_options: dict[str, Any]) -> None:
-    """Raises `UserError` for an option that the agent gives a memory itself."""
+    """Raises `UserError` for a memory option that the agent sets itself."""
     for own in {"input_size", "key"} & memory_options.keys():
         raise UserError(
             f"memory_options must leave {own} to the agent, got {memory_options[own]!r}"
@@ -222,20 +222,20 @@ def make_agent(
     key: PRNGKeyArray,
     make_heads: MakeHeads = ActorCritic,
 ) -> Agent:
-    """Builds an agent from names and options, as a run's settings hold them.
+    """Builds an agent from names and options, as in a run's settings.
 
     Args:
         memory: one of `clew.MEMORIES`, or "package.module:Class" for one of your own.
         memory_options: of the memory.
-        observation_space: what the agent reads.
-        action_space: what it chooses from.
-        network: what stands before and after the memory.
+        observation_space: of the agent's observations.
+        action_space: of its actions.
+        network: settings of the network around the memory.
         key: random key for the weights.
         make_heads: what makes the heads, as the learner chooses.
 
     Raises:
         UserError: for an unknown memory or option, an impossible size, or a space that no encoder
-            or distribution can take.
+            or distribution supports.
     """
     network.validate()
     memory_key, heads_key = jax.random.split(key)

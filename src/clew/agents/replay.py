@@ -1,4 +1,4 @@
-"""Replay: what was gathered lately, from which sequences are drawn with the state before them."""
+"""Replay of recent experience, from which sequences are drawn with the state before them."""
 
 from typing import NamedTuple
 
@@ -12,13 +12,13 @@ from clew.envs.base import Observation
 from clew.memory.base import State
 
 LEAST = 1e-12
-"""The least priority that counts: of sequences that are all learned exactly, one is drawn too."""
+"""The smallest priority, so that a sequence can be drawn even if all errors are 0."""
 LARGEST_EXPONENT = 3
-"""Of priorities, up to which the power of `LEAST` is above 0 in single precision."""
+"""The largest exponent for which the power of `LEAST` is above 0 in single precision."""
 
 
 class Steps(NamedTuple):
-    """What is kept of every step, see `Trajectory`; in a `Replay` [blocks, period, B, ...]."""
+    """The stored fields of every step, see `Trajectory`; in a `Replay` [blocks, period, B, ...]."""
 
     observation: Observation
     start: Bool[Array, "*lead"]
@@ -29,23 +29,23 @@ class Steps(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The latest steps of B environments, in blocks of `period` steps, the oldest overwritten.
+    """The latest steps of B environments in blocks of `period` steps; the oldest are overwritten.
 
-    Every step is kept once, however many sequences it is part of; the memory's state is kept before
-    every block. A sequence of so many blocks may begin at any of them, at any place in an episode.
+    Every step is stored once, however many sequences contain it; the memory's state is stored
+    before every block. A sequence of several blocks may begin at any block, anywhere in an episode.
     """
 
     steps: Steps
     states: State
-    """Before each block, as it is to be kept: [blocks, B, ...]."""
+    """The memory's state before each block, in stored form: [blocks, B, ...]."""
     priorities: Float[Array, "blocks batch"]
-    """Of the sequences that begin to be learned from at each block."""
+    """Priorities of the sequences whose learned part begins at each block."""
     written: Int[Array, ""]
-    """Blocks written so far, also those that are overwritten."""
+    """Number of blocks written so far, including overwritten ones."""
 
     @property
     def numbers(self) -> Int[Array, " blocks"]:
-        """The number of the block that is at each place, the first one written being 0.
+        """The number of the block in each slot, counted from 0 in order of writing.
 
         Below 0 where nothing has been written.
         """
@@ -54,11 +54,12 @@ class Replay(NamedTuple):
         return newest - (newest - jnp.arange(size, dtype=jnp.int32)) % size
 
     def complete(self, before: int, length: int) -> Bool[Array, " blocks"]:
-        """Which blocks have so many blocks before them, and after `length` of them one more.
+        """Which blocks can start a sequence: enough blocks lie before and after them.
 
         Args:
-            before: blocks that are read before the sequence.
-            length: blocks of the sequence; of the one after it the first observation is read.
+            before: number of blocks that are read before the sequence.
+            length: number of blocks in the sequence; the first observation of the next block is
+                read too.
         """
         oldest = jnp.maximum(self.written - self.priorities.shape[0], 0)
         number = self.numbers
@@ -66,12 +67,12 @@ class Replay(NamedTuple):
 
 
 class Sequences(NamedTuple):
-    """Which sequences were drawn; they begin at a block of an environment."""
+    """The drawn sequences; each begins at a block of an environment."""
 
     block: Int[Array, " n"]
     environment: Int[Array, " n"]
     probability: Float[Array, " n"]
-    """With which each was drawn."""
+    """The probability with which each was drawn."""
     choices: Int[Array, ""]
     """How many sequences there were to choose from."""
 
@@ -81,8 +82,8 @@ def init_replay(template: Rollout, states: State, steps: int) -> Replay:
 
     Args:
         template: shapes and types of a rollout, in blocks.
-        states: those of the memory's states before its blocks as they are to be kept.
-        steps: of all environments together that it has room for; it takes whole rollouts, at least
+        states: shapes and types of the stored memory states before its blocks.
+        steps: capacity in steps of all environments together; it holds whole rollouts, at least
             two.
     """
     count, period, batch = template.chunks.reward.shape
@@ -107,13 +108,13 @@ def _steps_of(chunks: Trajectory) -> Steps:
 
 
 def add(replay: Replay, chunks: Trajectory, states: State) -> Replay:
-    """The replay with the blocks of a rollout in the place of the oldest.
+    """The replay with the oldest blocks replaced by those of a rollout.
 
-    What is new has the largest priority so far, so that it is soon drawn once. (It never falls: the
-    newest, which cannot be drawn yet, hand it on.)
+    New blocks get the largest priority so far, so that they are soon drawn once. (This maximum
+    never falls: the newest blocks, which cannot be drawn yet, carry it on.)
 
     Args:
-        states: before each block, as they are to be kept.
+        states: before each block, in stored form.
     """
     count = chunks.reward.shape[0]
     place = replay.written % replay.priorities.shape[0]
@@ -138,9 +139,9 @@ def draw(
 ) -> Sequences:
     """Draws sequences, with replacement, with probabilities P_i = p_i^alpha / sum_k p_k^alpha.
 
-    A p below 1e-12 counts as that.
+    A p below 1e-12 counts as 1e-12.
 
-    The sum is over the sequences that are whole, see `Replay.complete`; there must be one.
+    The sum is over the complete sequences, see `Replay.complete`; there must be at least one.
 
     Args:
         exponent: alpha; with 0 all are equally likely.
@@ -154,8 +155,8 @@ def draw(
     sums = jnp.cumsum(weights)
     at = jax.random.uniform(key, (count,)) * sums[-1]
     found = jnp.searchsorted(sums, at, side="right").astype(jnp.int32)
-    # Partial sums are rounded each by itself: one of weight 0 may be found in place of the last
-    # before it that has some.
+    # Partial sums are rounded independently: an entry of weight 0 may be found instead of the last
+    # one before it with a positive weight.
     held = jax.lax.cummax(jnp.where(weights > 0, jnp.arange(weights.size, dtype=jnp.int32), 0))
     index = held[jnp.minimum(found, weights.size - 1)]
     batch = replay.priorities.shape[1]
@@ -169,16 +170,16 @@ def importance(drawn: Sequences, exponent: float) -> Float[Array, " n"]:
 
     Args:
         drawn: of N sequences.
-        exponent: beta; with 1 unequal probabilities are undone, with 0 they are left.
+        exponent: beta; 1 corrects fully for unequal probabilities, 0 not at all.
 
-    Source: Schaul et al. (2016), section 3.4; the largest weight is that of the drawn.
+    Source: Schaul et al. (2016), section 3.4; the maximum is over the drawn sequences.
     """
     weights = (drawn.choices.astype(jnp.float32) * drawn.probability) ** -exponent
     return weights / jnp.max(weights)
 
 
 def take(replay: Replay, drawn: Sequences, *, before: int, length: int) -> tuple[Steps, State]:
-    """The drawn sequences with the blocks before them, side by side, and the states before all.
+    """The drawn sequences with the blocks before them, and the states before those.
 
     Args:
         before: blocks that are read before each.
@@ -208,9 +209,9 @@ def take(replay: Replay, drawn: Sequences, *, before: int, length: int) -> tuple
 
 
 def _with_gaps(steps: Steps) -> Steps:
-    """The steps, of which one that an episode's start follows for no reason is marked `last`.
+    """Marks a step `last` if an episode's start follows it without an end.
 
-    Environments begin anew after a fault, and those on the host when a run is resumed.
+    This happens when environments restart after a fault, and on the host when a run is resumed.
     """
     gap = steps.start[1:] & (steps.discount > 0)
     before = steps.last[:-1] | gap

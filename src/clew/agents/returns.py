@@ -1,4 +1,4 @@
-"""Returns: what the value at each time should have been."""
+"""Returns: the targets of the values."""
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,12 @@ def lambda_returns(
         G_t = r_t + d_t ((1 - lam) V_{t+1} + lam G_{t+1})     where valid_t
         G_t = V_t                                             elsewhere
 
-    A terminated episode has d_t = 0, so nothing passes. A truncated one has d_t = gamma and its
-    final observation at t+1, where valid is False and so G_{t+1} = V_{t+1}: the return is
-    bootstrapped with the value of that observation and nothing of the next episode passes.
+    A terminated episode has d_t = 0, so nothing after it counts. A truncated one has d_t = gamma
+    and its final observation at t+1, where valid is False and so G_{t+1} = V_{t+1}: the return
+    bootstraps from the value of that observation, and nothing of the next episode counts.
 
     Args:
-        reward: r_t, what followed the action at t.
+        reward: r_t, the reward that follows the action at t.
         discount: d_t, gamma times the environment's discount (0 after a termination).
         value: V_t of all T+1 observations; no gradient is stopped here.
         valid: False for the transition that leaves the final observation of a truncated episode.
@@ -50,17 +50,18 @@ def n_step_returns(
     valid: Bool[Array, "time *batch"],
     n: int,
 ) -> Float[Array, "time *batch"]:
-    """Returns over n steps, completed with the value of what is observed then.
+    """Returns over n steps, bootstrapped from the value of the observation then.
 
         G^0_t = V_t
         G^n_t = r_t + d_t G^(n-1)_{t+1}     where valid_t
         G^n_t = V_t                         elsewhere
 
-    Beyond the last time G^n_T = V_T: the returns of the last n steps are over fewer, and with n
-    above T all are to the end. Terminated and truncated episodes are as in `lambda_returns`.
+    At the last time G^n_T = V_T: the returns of the last n steps cover fewer steps, and with n
+    above T all reach to the end. Terminated and truncated episodes are treated as in
+    `lambda_returns`.
 
     Args:
-        reward: r_t, what followed the action at t.
+        reward: r_t, the reward that follows the action at t.
         discount: d_t, gamma times the environment's discount (0 after a termination).
         value: V_t of all T+1 observations; no gradient is stopped here.
         valid: False for the transition that leaves the final observation of a truncated episode.
@@ -75,7 +76,7 @@ def n_step_returns(
         return jnp.concatenate([earlier, value[-1:]])
 
     steps = min(n, len(reward))
-    # A loop: hundreds of steps one after the other take long to compile, or end the process.
+    # A loop: hundreds of unrolled steps take long to compile, or crash the process.
     return jax.lax.fori_loop(0, steps, longer, value, unroll=min(steps, 8))[:-1]
 
 
@@ -96,18 +97,18 @@ def vtrace(
         G_t = V_t                                                                     elsewhere
         A_t = r_t + d_t ((1 - lam) V_{t+1} + lam G_{t+1}) - V_t,   0 where not valid
 
-    With the policy that acted (log_ratio 0, clip at least 1) the targets are `lambda_returns`, and
-    the advantages are G_t - V_t. The importance weight of A_t itself is not in it: the ratio of the
-    loss that it goes into brings it.
+    For the policy that acted (log_ratio 0, clip at least 1) the targets are `lambda_returns`, and
+    the advantages are G_t - V_t. A_t does not include its own importance weight, which is the ratio
+    in the loss that uses it.
 
     Args:
-        reward: r_t, what followed the action at t.
+        reward: r_t, the reward that follows the action at t.
         discount: d_t, gamma times the environment's discount (0 after a termination).
-        value: V_t of all T+1 observations, of the present network.
+        value: V_t of all T+1 observations, from the current network.
         valid: False for the transition that leaves the final observation of a truncated episode.
-        log_ratio: log pi(a_t | o_t) of the present policy less that of the one which acted.
+        log_ratio: log pi(a_t | o_t) of the current policy minus that of the policy that acted.
         lam: between 0 and 1.
-        clip: largest weight, both rho-bar and c-bar of the paper.
+        clip: maximum weight, both rho-bar and c-bar of the paper.
 
     Returns:
         G_t and A_t.

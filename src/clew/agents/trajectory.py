@@ -1,4 +1,4 @@
-"""Trajectories and rollouts: what acting hands to the learner, and reading them again."""
+"""Trajectories and rollouts, which acting passes to the learner, and reading them again."""
 
 from typing import Any, NamedTuple
 
@@ -25,8 +25,8 @@ class Trajectory(NamedTuple):
         memory      s_0 before o_0; the next trajectory's is s_T, before o_T
 
     `start[t]`: observation t opens an episode. `last[t]`: observation t is the final one of a
-    truncated episode; it is kept for its value, the action on it did nothing, and observation
-    t+1 opens the next episode. The transition that leaves it is not `valid`.
+    truncated episode; it is kept for its value, its action had no effect, and observation t+1 opens
+    the next episode. The transition from it is not `valid`.
     """
 
     observation: Observation
@@ -37,7 +37,7 @@ class Trajectory(NamedTuple):
     reward: Float[Array, "time batch"]
     discount: Float[Array, "time batch"]
     log_prob: Float[Array, "time batch"]
-    """Of the actions, under the policy that acted."""
+    """Log-probability of the actions under the policy that acted."""
     value: Float[Array, "time batch"]
     state0: State
 
@@ -48,20 +48,20 @@ class Trajectory(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """What an update learns from: T steps of B environments in K sequences of S steps."""
+    """The data of an update: T steps of B environments in K sequences of S steps."""
 
     chunks: Trajectory
     """The sequences in order on a first axis: [K, S, B, ...], see `Trajectory`."""
     memory: State
-    """After the last step, before `observation`."""
+    """The memory after the last step, before `observation`."""
     observation: Observation
-    """After the last step, [B, ...]."""
+    """The observation after the last step, [B, ...]."""
     start: Bool[Array, " batch"]
     """Whether that observation opens an episode."""
 
     @property
     def whole(self) -> Trajectory:
-        """The only sequence of a rollout that is not cut."""
+        """The only sequence of an uncut rollout."""
         return jax.tree.map(lambda x: x[0], self.chunks)
 
     @staticmethod
@@ -69,9 +69,9 @@ class Rollout(NamedTuple):
         """A rollout from one trajectory.
 
         Args:
-            whole: of all T steps; its `state0` is not read.
+            whole: the trajectory of all T steps; its `state0` is not read.
             states: the memory before each of the K sequences.
-            memory: after the last step.
+            memory: its state after the last step.
         """
         count = len(states)
         length = whole.reward.shape[0] // count
@@ -91,12 +91,12 @@ class Rollout(NamedTuple):
 
 
 def joined(x: Array) -> Array:
-    """Sequences in order, [K, S, B, ...], as one of all their steps, [K S, B, ...]."""
+    """Consecutive sequences, [K, S, B, ...], as one sequence, [K S, B, ...]."""
     return jax.lax.collapse(x, 0, 2)
 
 
 def side_by_side(x: Array) -> Array:
-    """Sequences in order, [K, S, B, ...], as if of K B environments, [S, K B, ...]."""
+    """Consecutive sequences, [K, S, B, ...], as if from K B environments, [S, K B, ...]."""
     return jax.lax.collapse(jnp.swapaxes(x, 0, 1), 1, 3)
 
 
@@ -104,32 +104,33 @@ def as_environments(chunks: Trajectory) -> Trajectory:
     """The sequences of a rollout as one trajectory of K B environments, each from its own state.
 
     Args:
-        chunks: as a `Rollout` has them, [K, S, B, ...].
+        chunks: as in a `Rollout`, [K, S, B, ...].
     """
     steps = jax.tree.map(side_by_side, chunks._replace(state0=()))
     return steps._replace(state0=jax.tree.map(joined, chunks.state0))
 
 
 def empty_memories(agent: Agent, count: int) -> State:
-    """So many memories before any observation, each leaf [count, ...]."""
+    """The states of `count` memories before any observation, each leaf [count, ...]."""
     return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), agent.init_state())
 
 
 class Reading(NamedTuple):
-    """What a network says of a chunk of observations."""
+    """A network's outputs for a chunk of observations."""
 
     outputs: Any
-    """Of its heads, [time, batch, ...]; see `clew.agents.heads.Outputs`."""
+    """Outputs of its heads, [time, batch, ...]; see `clew.agents.heads.Outputs`."""
     metrics: dict[str, Float[Array, "time batch"]]
-    """The memory's."""
+    """The memory's metrics."""
 
 
 def reread(agent: Agent, trajectory: Trajectory) -> Reading:
-    """What the network says of all T+1 observations, in one pass over the chunk.
+    """The network's outputs for all T+1 observations, in one pass over the chunk.
 
-    The memory starts from the state that acting had before the first observation. No gradient
-    passes into that state (truncated backpropagation through time), but what it caches is rebuilt
-    from the parameters after the stop, so that the projections of remembered observations learn.
+    The memory starts from its state at the time of acting, before the first observation. No
+    gradient passes into that state (truncated backpropagation through time), but its caches are
+    rebuilt from the parameters after the stop, so that the projections of remembered observations
+    learn.
     """
     batch = trajectory.reward.shape[1]
     state0 = refresh_all(agent, jax.lax.stop_gradient(trajectory.state0), batch)
@@ -142,7 +143,7 @@ def read(
     observation: Observation,
     start: Bool[Array, "time batch"],
 ) -> Reading:
-    """What the network says of a chunk, from the given states on."""
+    """The network's outputs for a chunk, starting from the given states."""
     return shard_batch(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
 
 
@@ -152,7 +153,7 @@ def states_after(
     observation: Observation,
     start: Bool[Array, "time batch"],
 ) -> State:
-    """The memory's states after a chunk, from the given states on."""
+    """The memory's states after a chunk, starting from the given states."""
 
     def unroll(agent: Agent, state0: State, observation: Observation, start: Array) -> State:
         return jax.vmap(agent.unroll, (0, 1, 1), (0, 1))(state0, observation, start)[0]
@@ -175,8 +176,8 @@ def step_all(
 
 
 def refresh_all(agent: Agent, states: State, batch: int) -> State:
-    """The memory states of `batch` environments, rebuilt for the present parameters."""
-    # A memory without state has no leaf that could tell the size of the batch.
+    """The memory states of `batch` environments, rebuilt for the current parameters."""
+    # A memory without state has no leaf that would show the batch size.
     size = batch // shard_count()
     refresh = shard_batch(
         lambda agent, states: jax.vmap(agent.refresh, axis_size=size)(states), (None, 0), 0

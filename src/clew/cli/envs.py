@@ -1,6 +1,7 @@
 """`clew envs`: the tasks."""
 
 import inspect
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 
 if TYPE_CHECKING:
+    from gymnasium import spaces
+
     from clew.interact.hosted_task import HostedTask
 
 OTHERS = """
@@ -51,10 +54,12 @@ def main(args: list[str]) -> int:
     elif command.name:
         own = inspect.getdoc(ENVS[command.name]) if command.name in ENVS else found[0]["about"]
         print(f"{command.name}\n\n{own or ''}\n")
+        if "num_actions" in found[0]:
+            print(_spaces(found[0]))
         print(f"default options: {_options(found[0]) or 'none'}")
     else:
         rows = [
-            [e["name"], str(e["observation_size"]), str(e["num_actions"]), _options(e), e["about"]]
+            [e["name"], str(e["observation_size"]), e["choices"], _options(e), e["about"]]
             for e in found
         ]
         columns = ["task", "inputs", "actions", "options (defaults)", "what it is"]
@@ -85,6 +90,9 @@ def _compiled(name: str, given: dict[str, Any]) -> dict[str, Any]:
         "about": env.about,
         "observation_size": env.observation_size,
         "num_actions": env.num_actions,
+        "choices": _choices(env.action_space),
+        "observation_space": str(env.observation_space),
+        "action_space": str(env.action_space),
         "metrics": list(env.metric_names),
         "options": options,
     }
@@ -102,6 +110,31 @@ def _hosted(task: "HostedTask") -> dict[str, Any]:
         "metrics": list(task.metric_names),
         "options": option_defaults(task.name),
     }
+
+
+def _choices(space: "spaces.Space[Any]") -> str:
+    """Actions in a word: how many to choose from, 8 x 8 for two choices, or how many numbers."""
+    from gymnasium import spaces  # start: not for `clew --help`
+
+    match space:
+        case spaces.Discrete():
+            return str(int(space.n))
+        case spaces.MultiDiscrete():
+            return " x ".join(str(n) for n in space.nvec.ravel())
+        case spaces.MultiBinary():
+            return " x ".join(["2"] * math.prod(space.shape))
+        case _:
+            count = math.prod(space.shape or ())
+            return f"{count} number" + "s" * (count != 1)
+
+
+def _spaces(found: dict[str, Any]) -> str:
+    """What a task in JAX shows, takes and reports, with the options that were given."""
+    metrics = ", ".join(["return", "length", *found["metrics"]])
+    return (
+        f"observation: {found['observation_space']}\nactions: {found['action_space']}\n"
+        f"metrics: {metrics}"
+    )
 
 
 def _options(found: dict[str, Any]) -> str:

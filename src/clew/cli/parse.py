@@ -270,7 +270,7 @@ def _plain(boxed: str) -> str:
     )
     if number:
         wanted = "an integer" if "int" in number[2] else "a number"
-        return f"{number[1]} must be {wanted}, got {number[3]}"
+        return f"{number[1]} must be {wanted}, got {number[3]}{_written_out(number[3])}"
     several = re.match(
         r"Error parsing (\S+): No type matching (.*) could be .* from (.*)", text, re.I
     )
@@ -279,6 +279,15 @@ def _plain(boxed: str) -> str:
     if missing := re.match(r"Missing value for argument '(\S+)'", text):
         return f"{missing[1]} needs a value"
     return re.sub(r"^Error parsing (\S+): ", r"\1: ", text)
+
+
+def _written_out(given: str) -> str:
+    """How to write 100k or 1.5M, where that was given."""
+    short = re.fullmatch(r"'(\d+(?:\.\d+)?)([km])'", given, re.I)
+    if not short:
+        return ""
+    power = {"k": 3, "m": 6}[short[2].lower()]
+    return f"; write {short[1]}e{power}"
 
 
 def _is_rule(line: str) -> bool:

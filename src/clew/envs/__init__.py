@@ -1,4 +1,4 @@
-"""Tasks; they know nothing of agents. `ENVS` lists the pure-JAX ones by name."""
+"""Tasks, which are independent of agents. `ENVS` lists the pure-JAX ones by name."""
 
 from clew.envs.bandit import Bandit
 from clew.envs.base import Environment, Transition

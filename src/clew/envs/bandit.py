@@ -1,4 +1,4 @@
-"""Bernoulli bandits: which of k arms pays most often, to be found by pulling them."""
+"""Bernoulli bandits: find out which of k arms pays most often by pulling them."""
 
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ from clew.envs.base import Environment, Transition, as_array
 from clew.errors import UserError, require_at_least
 
 BAR = 20
-"""Characters of an arm that always pays, in a line of text."""
+"""Width in characters of an arm that always pays, in a line of text."""
 
 
 class BanditState(NamedTuple):
-    """What was drawn."""
+    """The draw of the episode."""
 
     probabilities: Float[Array, " arms"]
     """How often each arm pays."""
@@ -25,13 +25,14 @@ class BanditState(NamedTuple):
 class Bandit(Environment):
     """Find out which of k arms pays most often; an episode is one pull.
 
-    Every arm i pays 1 with probability p_i and else 0, and p_i is uniform between 0 and 1. Nothing
-    is observed: the observation is a single 0. One pull teaches nothing about other arms, so the
-    task makes sense in trials (`trial_episodes` of `clew.WrapperConfig`): within a trial the arms
-    stay, and an agent that remembers what it pulled and what that paid earns more and more.
-    An action that is no arm pulls the nearest one, because a compiled program cannot refuse it.
+    Arm i pays 1 with probability p_i, otherwise 0, and p_i is uniform between 0 and 1. Nothing is
+    observed: the observation is a single 0. One pull says nothing about other arms, so the task
+    makes sense in trials (`trial_episodes` of `clew.WrapperConfig`): within a trial the arms stay
+    the same, and an agent that remembers its pulls and their payoffs earns more and more. An action
+    outside the range pulls the nearest arm, because a compiled program cannot refuse it.
 
-    Metrics: "best" (0 or 1, the arm was one that pays most often) and "regret", max_j p_j - p_i.
+    Metrics: "best" (0 or 1, whether the arm was one of those that pay most often) and "regret",
+    max_j p_j - p_i.
 
     Args:
         arms: k, at least 2.
@@ -97,7 +98,7 @@ class Bandit(Environment):
 
 
 def forced_probabilities(drawn: np.ndarray, given: dict[str, Any]) -> dict[str, Any]:
-    """The probabilities given; raises `UserError` unless they are as many, from 0 to 1."""
+    """The given probabilities; raises `UserError` unless there is one from 0 to 1 for every arm."""
     wanted = as_array(given.get("probabilities", drawn))
     fits = wanted.shape == drawn.shape and wanted.dtype.kind in "biuf"
     if not fits or not ((wanted >= 0) & (wanted <= 1)).all():

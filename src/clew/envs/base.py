@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt8
 from clew.envs.spaces import parts_of
 
 Observation = PyTree[Array]
-"""What an agent sees: a flat float32 vector, or what `Environment.observation_space` says."""
+"""What an agent sees: a flat float32 vector, or an element of `Environment.observation_space`."""
 
 EnvState = PyTree[Array]
 """What an environment carries from one step to the next: arrays without a batch axis."""
@@ -24,12 +24,12 @@ Metrics = dict[str, Float[Array, ""]]
 
 
 def choose(choice: Bool[Array, ""], a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
-    """A tree with the arrays of `a` where `choice` is true, else those of `b`."""
+    """A tree with the arrays of `a` where `choice` is true, otherwise those of `b`."""
     return jax.tree.map(lambda x, y: jnp.where(choice, x, y), a, b)
 
 
 def as_array(value: Any) -> np.ndarray:
-    """The value as an array; an empty one if it is none, such as lists of different lengths."""
+    """The value as an array; an empty one if that fails, as for lists of different lengths."""
     try:
         return np.asarray(value)
     except ValueError:
@@ -37,7 +37,7 @@ def as_array(value: Any) -> np.ndarray:
 
 
 class Transition(NamedTuple):
-    """What one step of an environment answers."""
+    """The result of one environment step."""
 
     observation: Observation
     """The observation after the step; on the last step, the final one of the episode."""
@@ -45,7 +45,7 @@ class Transition(NamedTuple):
     terminated: Bool[Array, ""]
     """The episode ended and nothing follows: the value of what follows is zero."""
     truncated: Bool[Array, ""]
-    """The episode was cut off: the value of `observation` stands for what would follow."""
+    """The episode was cut off: the value of `observation` estimates what would follow."""
     metrics: Metrics
     """One number for every name in `metric_names`; read only where the episode ended."""
 
@@ -53,45 +53,46 @@ class Transition(NamedTuple):
 class Environment(eqx.Module):
     """A task as pure functions of state, action and random key, with static settings.
 
-    No batch axis: callers `vmap` over environments. `step` must be defined for every state that
-    it can return, the one after the episode's end included (its result is then thrown away).
-    Observations are flat float32 vectors [observation_size] and actions integers from 0 to
-    num_actions - 1, unless the task says otherwise in `observation_space` and `action_space`.
-    States are pytrees of arrays whose shapes and types never change.
+    No batch axis: callers `vmap` over environments. `step` must be defined for every state that it
+    can return, including the one after the episode's end (its result is then discarded).
+    Observations are flat float32 vectors [observation_size] and actions are integers from 0 to
+    num_actions - 1, unless the task defines otherwise in `observation_space` and `action_space`.
+    States are pytrees of arrays whose shapes and dtypes never change.
     """
 
     observation_size: eqx.AbstractVar[int]
-    """How many numbers an observation has."""
+    """Size of an observation."""
     num_actions: eqx.AbstractVar[int]
-    """Number of discrete actions; 0 where actions are something else."""
+    """Number of discrete actions; 0 where actions are not discrete."""
     metric_names: eqx.AbstractVar[tuple[str, ...]]
     action_names: ClassVar[tuple[str, ...]] = ()
-    """What the actions are called, in order; empty if they have no names."""
+    """The names of the actions, in order; empty if they have none."""
     boolean_metrics: ClassVar[tuple[str, ...]] = ()
-    """The metrics that are 0 or 1 after every step; Gymnasium's `info` has them as booleans."""
+    """The metrics that are 0 or 1 after every step; booleans in Gymnasium's `info`."""
     opening_is_costly: ClassVar[bool] = False
-    """Whether to open an episode takes as long as a step or longer, as to draw random numbers does,
-    and to shuffle cards far longer; then `AutoReset` opens episodes only after steps that ended
-    one, in whichever environment."""
+    """Whether opening an episode takes as long as a step or longer, as drawing random numbers does
+    (and shuffling cards far longer); `AutoReset` then opens episodes only after steps in which an
+    episode ended in some environment."""
 
     @property
     def observation_space(self) -> Space:
-        """What observations are: a Box, Discrete, MultiDiscrete, MultiBinary or Dict of them."""
+        """The space of observations: a Box, Discrete, MultiDiscrete, MultiBinary or Dict of
+        them."""
         return Box(-np.inf, np.inf, (self.observation_size,), np.float32)
 
     @property
     def action_space(self) -> Space:
-        """What actions are: Discrete, MultiDiscrete, MultiBinary or a Box."""
+        """The space of actions: Discrete, MultiDiscrete, MultiBinary or a Box."""
         return Discrete(self.num_actions)
 
     @property
     def about(self) -> str:
-        """The task in one line, for lists of tasks: by default the first of its docstring."""
+        """The task in one line, for lists of tasks: by default the first line of its docstring."""
         return (inspect.getdoc(type(self)) or "").partition("\n")[0]
 
     @property
     def shortest(self) -> int:
-        """Steps that every episode has at least; 1, the default, where more are not certain."""
+        """The minimum number of steps of an episode; 1, the default, where more are not certain."""
         return 1
 
     @abc.abstractmethod
@@ -99,10 +100,10 @@ class Environment(eqx.Module):
         """Opens an episode: its state and its first observation."""
 
     def next_episode(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
-        """Opens the episode after the one that ended in `state`: a new one, as `reset` does.
+        """Opens the episode after the one that ended in `state`: by default a new one, as `reset`.
 
-        A task may replace it if its episodes follow a fixed order: `state` counts them. `reset`
-        then opens the first.
+        A task may override this if its episodes follow a fixed order: `state` counts them. `reset`
+        then opens the first one.
         """
         return self.reset(key)
 
@@ -111,20 +112,21 @@ class Environment(eqx.Module):
     ) -> tuple[EnvState, Observation]:
         """Opens another episode of the trial whose first one opened with `first`.
 
-        By default the same episode opens again: all that was drawn stays, and only what `step`
-        draws differs. A task some of whose draws are to be found out within a trial, and others
-        fresh in every episode of it, keeps those of `first` and draws the others.
+        By default the same episode opens again: everything that was drawn stays, and only the draws
+        of `step` differ. A task may instead keep the draws of `first` that the agent has to find
+        out within a trial, and repeat the others in every episode.
 
         Args:
-            first: what `reset` or `next_episode` gave at the trial's beginning.
-            key: of what is drawn afresh.
+            first: the result of `reset` or `next_episode` at the trial's beginning.
+            key: for the draws that are repeated.
         """
         return first
 
     def trial_goes_on(self, state: EnvState) -> Bool[Array, ""]:
         """Whether the last step ended an episode of a trial, and opened its next one.
 
-        For what shows it to the agent. Outside of `clew.envs.trials.Trials` there are no trials.
+        For wrappers that show it to the agent. Without `clew.envs.trials.Trials` there are no
+        trials.
         """
         return jnp.zeros((), jnp.bool_)
 
@@ -135,12 +137,12 @@ class Environment(eqx.Module):
         """Takes one action."""
 
     def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
-        """Which actions are allowed in a state: True for those; None, the default, for all, always.
+        """Which actions are allowed in a state, as booleans; None, the default, allows all always.
 
-        One boolean for every action of a Discrete; for a MultiDiscrete those of all choices, one
-        after the other. At least one action of each choice must be allowed, but where the episode
-        has ended. A policy never takes what is not allowed. The mask is not in the observation of
-        `reset` and `step`: `AutoReset` adds it.
+        There is one boolean for every action of a Discrete; for a MultiDiscrete, those of all
+        choices are concatenated. At least one action of each choice must be allowed, except where
+        the episode has ended. A policy never takes an action that is not allowed. The mask is not
+        in the observation of `reset` and `step`: `AutoReset` adds it.
         """
         return None
 
@@ -153,19 +155,19 @@ class Environment(eqx.Module):
         return jax.eval_shape(lambda key: self.action_mask(self.reset(key)[0]), key) is not None
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
-        """What chance decides about an episode, drawn with NumPy, as arguments of `reset_to`.
+        """Draws the random part of an episode with NumPy, as arguments of `reset_to`.
 
-        The Gymnasium form opens its episodes with it, reports it in `info`, and lets
-        `reset(options=...)` force it. By default nothing has a name: `reset` draws episodes.
+        The Gymnasium form opens its episodes with the draw, reports it in `info`, and lets
+        `reset(options=...)` force it. By default the draw is empty and `reset` draws episodes.
 
         Args:
             rng: Gymnasium's generator, which the user seeds.
-            number: of the episode since the seed, which a fixed stream follows.
+            number: number of the episode since the seed, for tasks that follow a fixed stream.
         """
         return {}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """What was drawn, with a user's values in place of some.
+        """The draw, with some values replaced by a user's.
 
         Raises:
             UserError: impossible values.
@@ -174,48 +176,48 @@ class Environment(eqx.Module):
 
     def reset_to(self, *args: Any, **kwargs: Any) -> tuple[EnvState, Observation]:
         """Opens the episode that `draw` describes."""
-        raise NotImplementedError(f"{type(self).__name__} draws nothing that has a name")
+        raise NotImplementedError(f"{type(self).__name__} has no named draws to reset to")
 
     def outcomes(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Transition] | None:
-        """States and transitions [actions, time] of a whole episode from the state that opens it.
+        """States and transitions [actions, time] of a whole episode from its opening state.
 
-        None if actions change it.
+        None if actions change the episode.
         """
         return None
 
     def remembered(self, state: EnvState) -> dict[str, Int[Array, ""]]:
-        """What an episode asks to be remembered, as whole numbers by name; most important first.
+        """What has to be remembered in an episode, as integers by name; most important first.
 
-        For `clew inspect` to look for it in what a memory holds. It is asked for the state that
-        opens an episode. By default a task says nothing.
+        `clew inspect` looks for these values in the memory's state. They are taken from the state
+        that opens an episode. Empty by default.
         """
         return {}
 
     def render_image(
         self, state: PyTree[np.ndarray], observation: Float[np.ndarray, " n"]
     ) -> UInt8[np.ndarray, "height width 3"] | None:
-        """A picture for people of one step, for `clew watch`; None if the task has none.
+        """A picture of one step for humans, for `clew watch`; None if the task has none.
 
-        Outside of any compiled program. The picture may show more than the agent sees.
+        Runs outside compiled programs. The picture may show more than the agent sees.
 
         Args:
             state: before the step's action, in NumPy.
-            observation: what the agent sees then.
+            observation: the agent's observation at that time.
         """
         return None
 
     def render_text(
         self, state: PyTree[np.ndarray], observation: Float[np.ndarray, " n"]
     ) -> str | None:
-        """The same in lines of text, None if the task has none."""
+        """The same as lines of text; None if the task has none."""
         return None
 
 
 class OpenLoop(Environment):
-    """A task in which no action changes what is observed, or when the episode ends.
+    """A task in which actions change neither the observations nor the end of the episode.
 
-    Actions only decide what is earned: what will be seen of an episode is known when it opens, and
-    a memory may read it in one pass. No episode is ever truncated.
+    Actions only decide the rewards: all observations of an episode are known when it opens, and a
+    memory may read them in one pass. No episode is ever truncated.
     """
 
     @property
@@ -231,7 +233,7 @@ class OpenLoop(Environment):
     def ahead(self, state: EnvState, count: int) -> EnvState:
         """The states before each of the next `count` steps, along a new first axis.
 
-        Those after the episode's end may be anything that `step` is defined for.
+        States after the episode's end may be anything for which `step` is defined.
         """
 
     def outcomes(self, state: EnvState, key: Key[Array, ""]) -> tuple[EnvState, Transition]:
@@ -242,7 +244,7 @@ class OpenLoop(Environment):
 
 
 class TimedOpenLoop(OpenLoop):
-    """A task of which the states within an episode differ by their `time` alone."""
+    """A task whose states within an episode differ only in their `time`."""
 
     def ahead(self, state: Any, count: int) -> Any:
         times = jnp.arange(count, dtype=jnp.int32)
@@ -250,7 +252,7 @@ class TimedOpenLoop(OpenLoop):
 
 
 class Wrapper(Environment):
-    """A JAX task around another one, whose states, observations or rewards it changes."""
+    """A JAX task around another one that changes its states, observations or rewards."""
 
     env: Environment
     observation_size: int = eqx.field(static=True)
@@ -265,7 +267,7 @@ class Wrapper(Environment):
 
     @abc.abstractmethod
     def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        """The wrapper's state and observation where the task opens an episode with these."""
+        """The wrapper's state and observation when the task opens an episode with these."""
 
     @abc.abstractmethod
     def stepped(
@@ -280,8 +282,8 @@ class Wrapper(Environment):
 
         Args:
             before: the wrapper's state before the step.
-            state: the task's after it.
-            key: that the task's step was given; `fold_in` makes another one of it.
+            state: the task's state after it.
+            key: the key of the task's step; `fold_in` derives another one from it.
         """
 
     def task_state(self, state: Any) -> Any:
@@ -306,12 +308,12 @@ class Wrapper(Environment):
 
     @property
     def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What the actions are called."""
+        """The names of the actions."""
         return self.env.action_names
 
     @property
     def opening_is_costly(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As of the task."""
+        """As in the task."""
         return self.env.opening_is_costly
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:

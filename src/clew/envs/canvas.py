@@ -1,6 +1,6 @@
-"""A drawing surface for pictures of tasks and of episodes: smooth shapes, few colours, one font.
+"""A drawing surface for pictures of tasks and episodes: smooth shapes, few colours, one font.
 
-Everything is drawn larger and then reduced, because Pillow's own shapes are not smoothed. The font
+Everything is drawn larger and then downscaled, because Pillow does not antialias shapes. The font
 comes with matplotlib.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 Colour = str
-"""As Pillow knows it: "#RRGGBB"."""
+"""In Pillow's form, "#RRGGBB"."""
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -26,7 +26,7 @@ BLUE, ORANGE, GREEN, RED, YELLOW = "#0072B2", "#D55E00", "#009E73", "#B8433A", "
 
 
 class Canvas:
-    """A picture to draw on; lengths are pixels of the finished picture.
+    """A picture to draw on; lengths are in pixels of the finished picture.
 
     Args:
         finer: factor by which it is drawn larger.
@@ -61,9 +61,9 @@ class Canvas:
         width: float = 1.0,
         round: float = 0.0,
     ) -> None:
-        """A rectangle, with its line inside of it."""
+        """A rectangle with its outline inside."""
         left, top, right, bottom = self._scaled(box)
-        # Pillow's right and bottom are the last pixel, a box's are the first beyond.
+        # Pillow's right and bottom are the last pixel, a box's are the first one beyond.
         self._draw.rounded_rectangle(
             (left, top, max(left, right - 1), max(top, bottom - 1)),
             self._finer * round,
@@ -105,7 +105,7 @@ class Canvas:
         anchor: str = "lm",
         bold: bool = False,
     ) -> None:
-        """A line of text; `anchor` is Pillow's: l, m, r across and a, m, s, d down."""
+        """A line of text; `anchor` is Pillow's: l, m, r horizontally and a, m, s, d vertically."""
         if not text:
             return
         left, top, mask = _written(text, round(size * self._finer), bold, anchor)
@@ -121,11 +121,11 @@ class Canvas:
         self.box((x - stem, top, x + stem, end), colour)
 
     def finished(self) -> "Picture":
-        """The picture at its own size."""
+        """The picture at its final size."""
         return self._image.reduce(self._finer) if self._finer > 1 else self._image
 
     def pixels(self) -> UInt8[np.ndarray, "height width 3"]:
-        """The picture as an array, at its own size."""
+        """The picture as an array, at its final size."""
         return np.asarray(self.finished())
 
     def _scaled(self, box: Box) -> tuple[int, int, int, int]:
@@ -145,7 +145,7 @@ def font(size: float, bold: bool = False) -> "ImageFont.FreeTypeFont":
 
 @lru_cache(maxsize=2048)
 def _written(text: str, size: int, bold: bool, anchor: str) -> tuple[int, int, "Picture"]:
-    """A line of text as a mask, and its place from the anchor; most texts are drawn often."""
+    """A line of text as a mask, and its offset from the anchor; cached, as texts recur."""
     from PIL import Image, ImageDraw  # start: Pillow takes 0.03 s
 
     box = font(size, bold).getbbox(text, anchor=anchor)
@@ -156,7 +156,7 @@ def _written(text: str, size: int, bold: bool, anchor: str) -> tuple[int, int, "
 
 
 def mixed(colour: Colour, other: Colour, share: float) -> Colour:
-    """A colour between two: `share` of the first, from 0 to 1."""
+    """A mixture of two colours with the given `share` of the first, from 0 to 1."""
     one, two = (np.array(rgb(value), float) for value in (colour, other))
     red, green, blue = (round(value) for value in share * one + (1 - share) * two)
     return f"#{red:02X}{green:02X}{blue:02X}"

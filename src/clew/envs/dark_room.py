@@ -1,4 +1,4 @@
-"""The dark room: a goal that nothing shows, to be found by walking over it."""
+"""The dark room: an invisible goal that the agent finds by walking over it."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ STARTS = ("centre", "random")
 
 
 class DarkRoomState(NamedTuple):
-    """Where the episode stands; rows count from the top, columns from the left."""
+    """The state of an episode; rows count from the top, columns from the left."""
 
     goal: Int[Array, " 2"]
     place: Int[Array, " 2"]
@@ -28,30 +28,29 @@ class DarkRoomState(NamedTuple):
 class DarkRoom(Environment):
     """Find a goal in a dark square room by walking over it, and stay there.
 
-    The observation is the agent's own place, its row and its column one-hot. Actions: 0 up, 1
-    down, 2 left, 3 right, 4 stay; walls stop. Every step that ends on the goal gives 1, all others
-    0. The goal is uniform over the places that are not the start. An episode terminates after
-    `time_limit` steps. Any other integer as an action stays, because a compiled program cannot
-    refuse it.
+    The observation is the agent's own position: its row and its column, one-hot. Actions: 0 up, 1
+    down, 2 left, 3 right, 4 stay; walls block. Every step that ends on the goal gives 1, all others
+    0. The goal is uniform over all positions except the start. An episode terminates after
+    `time_limit` steps. Any other integer stays, because a compiled program cannot refuse it.
 
-    Nothing shows where the goal is, so the task is for trials (`trial_episodes` of
+    Nothing shows where the goal is, so the task is meant for trials (`trial_episodes` of
     `clew.WrapperConfig`): within a trial the goal stays, and an agent that remembers where it was
-    paid walks there straight from the second episode on.
+    rewarded walks straight there from the second episode on.
 
-    Metric: "found" (0 or 1, the goal was reached in this episode).
+    Metric: "found" (0 or 1, whether the goal was reached in this episode).
 
     Args:
-        size: places of a side, at least 2.
+        size: side length, at least 2.
         time_limit: steps of an episode.
-        start: "centre" opens every episode in the middle (for an even size, above and left of
-            it); "random" in any place but the goal, another one in each episode of a trial.
+        start: "centre" opens every episode in the middle (for an even size, above and left of it);
+            "random" at any position but the goal, a new one in each episode of a trial.
 
     Raises:
         UserError: an impossible size or limit, or an unknown start.
 
     Source: Laskin et al. (2022), In-context Reinforcement Learning with Algorithm Distillation,
-    "Dark Room", with its size and limit. Deviations: the place is one-hot instead of two numbers,
-    and the goal is never where the agent starts.
+    "Dark Room", with its size and limit. Deviations: the position is one-hot instead of two
+    numbers, and the goal is never where the agent starts.
     """
 
     size: int = eqx.field(static=True)
@@ -85,7 +84,7 @@ class DarkRoom(Environment):
     def next_in_trial(
         self, first: tuple[EnvState, Observation], key: Key[Array, ""]
     ) -> tuple[DarkRoomState, Float[Array, " n"]]:
-        """The goal stays; a random start is another one."""
+        """The goal stays; a random start is drawn again."""
         (goal, place, _, _), _ = first
         if self.start == "random":
             number = goal[0] * self.size + goal[1]

@@ -32,13 +32,13 @@ SCHEDULES = ("fixed", "fresh")
 
 
 class DistributedMemoryState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     drawn: Draw
     times: Int[Array, " bits"]
     """When each bit is shown, in order."""
     time: Int[Array, ""]
-    """That the next observation shows."""
+    """The time that the next observation shows."""
 
 
 Opened = tuple[DistributedMemoryState, Float[Array, " n"]]
@@ -54,32 +54,31 @@ class DistributedMemory(SizedRecall):
         query  1 number    0: left over from bsuite's memory chain, on which the task is built
         bits   k numbers   bit i, as -1 or 1, in place i at its own time times[i]; else 0
 
-    with times in order. Each observation is shown once. The answer is the action on t = N-1,
-    number N of the episode; the final observation is t = N.
+    with times in order. Each observation is shown once. The answer is the action at t = N-1, number
+    N of the episode; the final observation is t = N.
 
-    Actions: 0 and 1. The last one is the answer: +1 if it is the majority of the bits, else -1;
-    any other integer is a wrong answer. Earlier actions do nothing and earn 0.
+    Actions: 0 and 1. The last one is the answer: it earns +1 if it is the majority of the bits,
+    otherwise -1; any other integer is a wrong answer. Earlier actions do nothing and earn 0.
 
     Metrics: "success" (right answer), 0 or 1.
 
     Args:
         memory_length: N, at least `num_bits`.
         num_bits: k, odd.
-        schedule: "fixed": one choice of times for ever, the published one
-            (`fixed_schedule`). "fresh": a random choice in each episode. Where times
-            include N-1, the last bit is seen while answering: look at
-            `clew.lab.studies.makkink.floors` for what that alone earns.
-        stream_seed: None draws the bits of every episode afresh. A number plays the bits that the
+        schedule: "fixed": the same times in every episode, the published ones (`fixed_schedule`).
+            "fresh": random times in each episode. Where times include N-1, the last bit is seen
+            while answering: `clew.lab.studies.makkink.floors` has what that alone earns.
+        stream_seed: None draws new bits for every episode. A number replays the bits that the
             published code draws with that seed, in order, from the first episode on, in every
-            environment, whatever the keys; that of every published run is 0.
+            environment and for any keys; every published run has 0.
         stream_length: episodes after which the fixed stream repeats.
 
     Raises:
-        UserError: impossible sizes, an unknown schedule, or what is no seed.
+        UserError: impossible sizes, an unknown schedule, or an invalid seed.
 
-    Source: Makkink (2021), section 3.1, as the published code has it: the text does not say that
-    the schedule never changes, nor that the bits are the same in every run. Deviation: the
-    observation is flat, [k+2] instead of [1, k+2]; "fresh".
+    Source: Makkink (2021), section 3.1, as in the published code: the text does not say that the
+    schedule never changes, nor that the bits are the same in every run. Deviation: the observation
+    is flat, [k+2] instead of [1, k+2]; "fresh".
     """
 
     memory_length: int = eqx.field(static=True)
@@ -155,7 +154,7 @@ class DistributedMemory(SizedRecall):
         if "times" in given:
             if self.schedule != "fresh":
                 raise UserError(
-                    f"times can be forced only if schedule is 'fresh'; here it is {self.schedule!r}"
+                    f"times can be forced only if schedule is 'fresh', got {self.schedule!r}"
                 )
             times = forced_times(given["times"], len(context), self.memory_length)
         return {"context": context, "times": times}
@@ -201,11 +200,11 @@ class DistributedMemory(SizedRecall):
 
 
 def fixed_schedule(memory_length: int, num_bits: int) -> tuple[int, ...]:
-    """When the schedule "fixed" shows each bit, in every episode of every run.
+    """The times at which the schedule "fixed" shows the bits, in every episode of every run.
 
         times = sorted(random.Random(0).sample(range(memory_length), num_bits))
 
-    The published code seeds Python's global generator for it; this leaves that one alone.
+    The published code seeds Python's global generator for it; this function leaves that one alone.
 
     Source: the code published with Makkink (2021).
     """
@@ -213,8 +212,8 @@ def fixed_schedule(memory_length: int, num_bits: int) -> tuple[int, ...]:
 
 
 def forced_times(given: Any, num_bits: int, memory_length: int) -> np.ndarray:
-    """The times given; raises `UserError` unless there are such times, in order, all different,
-    and as many as bits."""
+    """The given times; raises `UserError` unless they are valid, in order, all different, and as
+    many as there are bits."""
     times = integers(given)
     different = times is not None and times == sorted(set(times)) and len(times) == num_bits
     if times is None or not different or times[0] < 0 or times[-1] >= memory_length:
@@ -237,6 +236,6 @@ def check_distributed(memory_length: Any, num_bits: Any, schedule: Any) -> None:
     if num_bits > memory_length:
         raise UserError(
             f"num_bits must be at most memory_length {memory_length}, because each bit is shown at "
-            f"a time of its own, got {num_bits}"
+            f"its own time, got {num_bits}"
         )
     require_choice("schedule", schedule, SCHEDULES)

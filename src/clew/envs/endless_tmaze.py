@@ -18,16 +18,16 @@ FORWARD, LEFT, RIGHT = 0, 1, 2
 RIGHT_TURN_REWARD, IDLE_REWARD = 1.0, -0.01
 LENGTHS = ("fixed", "uniform")
 PATIENCE = 6
-"""The time limit, in times of the shortest way."""
+"""The time limit, as a multiple of the shortest way."""
 
 
 class EndlessTMazeState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     cues: Int[Array, " corridors"]
     lengths: Int[Array, " corridors"]
     corridor: Int[Array, ""]
-    """How many have been passed; of the last one the agent never leaves the junction."""
+    """How many have been passed; the agent never leaves the last one's junction."""
     position: Int[Array, ""]
     time: Int[Array, ""]
 
@@ -35,35 +35,38 @@ class EndlessTMazeState(NamedTuple):
 class EndlessTMaze(Environment):
     """Remember the cue of this corridor, and forget the one before.
 
-    Every corridor begins with a cue, which says how to turn at its end; the right turn leads into
+    Every corridor begins with a cue, which says how to turn at its end; the correct turn leads into
     the next one. With n = `num_corridors` and L = `corridor_length` the observation is
 
         position   1 number    steps from the corridor's beginning, over L
         cue        2 numbers   at the beginning: [1, 0] left, [0, 1] right; elsewhere [0, 0]
 
-    Actions: 0 forward, 1 left, 2 right. In a corridor forward walks, and a turn costs 0.01 and
-    changes nothing; so does any other integer. At a junction the right turn gives 1, and all else
-    `wrong_reward` and the end. The last junction ends the episode too. After 6 n (L + 1) steps an
-    episode is truncated.
+    Actions: 0 forward, 1 left, 2 right. In a corridor forward walks, while a turn or any other
+    integer costs 0.01 and changes nothing. At a junction the correct turn gives 1; anything else
+    gives `wrong_reward` and ends the episode. The last junction ends the episode too. After 6 n (L
+    + 1) steps an episode is truncated.
 
-    Corridors have L steps, or with `lengths` "uniform" 1 to L, each its own: then nothing shows the
-    junction, and an agent has to try its turn at every step, which costs little where it is wrong.
+    Corridors have L steps, or with `lengths` "uniform" each has its own length from 1 to L: then
+    nothing shows the junction, and an agent has to try its turn at every step, which costs little
+    where there is no junction.
 
-    Metrics: "success" (all corridors passed, 0 or 1) and "corridors" (the share that was passed).
+    Metrics: "success" (0 or 1, whether all corridors were passed) and "corridors" (the share of
+    corridors passed).
 
     Args:
         corridor_length: L, at least 1.
         num_corridors: n, at least 1; 1 is a T-Maze.
         lengths: "fixed" or "uniform".
-        wrong_reward: of what is wrong at a junction: -1 in the paper, -0.01 in the authors' code.
+        wrong_reward: reward of a wrong action at a junction: -1 in the paper, -0.01 in the authors'
+            code.
 
     Raises:
         UserError: an impossible size, or unknown lengths.
 
     Source: "Memory Retention Is Not Enough to Master Memory Tasks in Reinforcement Learning" (AAMAS
     2026, arXiv 2601.15086), with the observation, the delay's cost and the time limit of the
-    authors' code. Deviation: an episode that ends with its last possible step is terminated there,
-    and not truncated.
+    authors' code. Deviation: an episode that ends at its last possible step is terminated, not
+    truncated.
     """
 
     corridor_length: int = eqx.field(static=True)
@@ -96,7 +99,7 @@ class EndlessTMaze(Environment):
 
     @property
     def shortest(self) -> int:
-        """To the first junction, and the wrong turn."""
+        """The way to the first junction, and a wrong turn."""
         return 1 + (self.corridor_length if self.lengths == "fixed" else 1)
 
     @property
@@ -152,7 +155,7 @@ class EndlessTMaze(Environment):
         ended, time = (junction & ~right) | whole, state.time + 1
 
         position = jnp.where(right & ~whole, 0, state.position + walks.astype(jnp.int32))
-        # The last corridor is not left: there is no cue of another one.
+        # The last corridor is not left, so there is no next cue.
         corridor = jnp.minimum(passed, self.num_corridors - 1)
         after = EndlessTMazeState(state.cues, state.lengths, corridor, position, time)
         on_the_way = jnp.where(walks, 0.0, IDLE_REWARD)

@@ -1,12 +1,12 @@
-"""Every task of `ENVS` for libraries that train on Gymnasium environments.
+"""Every task of `ENVS` as a Gymnasium environment, for other libraries.
 
-`import clew` registers each of them under the name of its class, "clew/TMaze-v0", and Memory Maze,
-which needs the extra `memory-maze` as soon as one is made:
+`import clew` registers each of them under the name of its class, such as "clew/TMaze-v0", and also
+Memory Maze, which needs the extra `memory-maze` once it is made:
 
     import clew
     env = gymnasium.make("clew/TMaze-v0", corridor_length=120)
 
-or, in one line, `gymnasium.make("clew:clew/TMaze-v0")`, which imports it. `register()` registers
+or, in one line, `gymnasium.make("clew:clew/TMaze-v0")`, which imports clew. `register()` registers
 tasks that a program has added to `ENVS`.
 """
 
@@ -30,34 +30,33 @@ from clew.errors import UserError, check_call, unknown_name
 RENDER_MODES = ["ansi", "rgb_array"]
 SEEDS = 2**32
 NEW_TRIAL = "new_trial"
-"""Option of `reset`; see `clew.bridges.gymnasium.trials`, which knows it by the same name."""
+"""Option of `reset`; `clew.bridges.gymnasium.trials` uses the same name."""
 FORKED = "clew's tasks cannot be stepped in a process forked from one that has stepped them"
 _stepping_processes: set[int] = set()
 
 
 class JaxTaskEnv(gymnasium.Env[Any, Any]):
-    """A task of `clew.envs.ENVS` as a Gymnasium environment, compiled for the processor.
+    """A task of `clew.envs.ENVS` as a Gymnasium environment, compiled for the CPU.
 
-    `info` has the task's metrics of the episode so far, what is allowed now where the task masks
-    actions ("action_mask", int8), and what chance decided about the episode (`Environment.draw`),
-    which the agent must not see. `reset(options=...)` forces the latter,
-    wholly or in part; what is not forced is the same for the same seed either way. A seed also
-    leads a fixed stream of episodes back to its first one. `options={"new_trial": False}` opens
-    another episode of the trial that the last other reset began (`Environment.next_in_trial`); what
-    `info` says was decided is then what was decided at the trial's beginning.
+    `info` has the task's metrics of the episode so far, the current action mask where the task
+    masks actions ("action_mask", int8), and the random draw of the episode (`Environment.draw`),
+    which the agent must not see. `reset(options=...)` forces all or part of the draw; the rest is
+    the same for the same seed either way. A seed also restarts a fixed stream of episodes at its
+    first one. `options={"new_trial": False}` opens another episode of the trial that the last other
+    reset began (`Environment.next_in_trial`); `info` then has the draw of the trial's beginning.
 
-    A task in which no action changes what is observed (`clew.envs.base.OpenLoop`) computes each
+    A task in which no action changes the observations (`clew.envs.base.OpenLoop`) computes each
     episode when it opens.
 
     Args:
         task: a key of `ENVS`.
-        render_mode: None, "ansi" for the task's lines of text or "rgb_array" for its pictures; for
-            a task without pictures, which does not declare that mode, this is None.
+        render_mode: None, "ansi" for the task's lines of text, or "rgb_array" for its pictures; a
+            task without pictures does not declare that mode and takes it for None.
         options: of the task.
 
     Raises:
         UserError: impossible settings, options or actions; or the process was forked from one that
-            has stepped such an environment, which JAX does not survive.
+            has stepped such an environment, which JAX does not support.
         gymnasium.error.ResetNeeded: a step before the first reset or after an episode's end.
     """
 
@@ -138,7 +137,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
         return observation, _shortest(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
-        """What is observed now, as the mode asks; None without one."""
+        """The current state in the render mode; None without one."""
         if self.render_mode is None or self._words is None:
             return None
         if self._ahead is not None and self._time:
@@ -152,7 +151,7 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
     def _reopen(self) -> tuple[Any, dict[str, Any]]:
         """Opens another episode of the running trial."""
         if self._noise is None:
-            raise UserError(f"{NEW_TRIAL}=False needs a trial: reset without it first")
+            raise UserError(f"{NEW_TRIAL}=False needs a trial: call reset without it first")
         self._seed = int(self._noise.integers(SEEDS))
         call = _on_processor(np.array((self._seed, self._time), np.uint32))
         self._words = self._program.next_in_trial(call, self._first)
@@ -177,21 +176,21 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
 
 
 def _on_processor(call: np.ndarray) -> Any:
-    """A call that is computed by the processor, where a single step costs least."""
+    """Puts a call on the CPU, where a single step is cheapest."""
     if jax.default_backend() == "cpu":
         return call
     return jax.device_put(call, jax.local_devices(backend="cpu")[0])
 
 
 def require_unforked(used: set[int], what: str) -> None:
-    """Refuses to use threads (JAX's, Mesa's) that a fork has left behind: a child waits for them.
+    """Refuses to use threads (JAX's, Mesa's) after a fork: the child would wait for them forever.
 
     Args:
-        used: the processes that have used them; this one is added.
-        what: says of what, "... in a process forked from one that has ...".
+        used: the processes that have used them; adds this one.
+        what: the message, "... in a process forked from one that has ...".
 
     Raises:
-        UserError: the parent of this process has used them.
+        UserError: if the parent of this process has used them.
     """
     here = os.getpid()
     if used - {here}:
@@ -204,7 +203,7 @@ def require_unforked(used: set[int], what: str) -> None:
 
 @functools.lru_cache(1024)
 def _shortest(number: float) -> float:
-    """The decimal that a float32 prints as: -0.1 for the float32 that is nearest to it."""
+    """The shortest decimal of a float32: -0.1 for the float32 nearest to it."""
     return float(str(np.float32(number)))
 
 
@@ -233,8 +232,8 @@ def require_action(env: gymnasium.Env, action: Any, meanings: str = "") -> int:
 
 
 def require_numbers(space: Space[Any], action: Any) -> np.ndarray:
-    """The action as an array; raises `UserError` unless it has as many numbers as a space that is
-    no Discrete, and of its kind. What is outside of its limits, the task clips."""
+    """The action as an array; raises `UserError` unless its shape and kind of numbers fit a space
+    that is not Discrete. The task clips numbers outside the limits."""
     array, floats = as_array(action), np.issubdtype(space.dtype, np.floating)
     kinds = "biuf" if floats else "biu"
     fits = array.size == np.prod(space.shape or (), dtype=int) and array.dtype.kind in kinds
@@ -249,7 +248,7 @@ def require_numbers(space: Space[Any], action: Any) -> np.ndarray:
 def known_options(
     options: dict[str, Any] | None, task: str, names: Iterable[str]
 ) -> dict[str, Any]:
-    """The options given to `reset`; raises `UserError` for one that is not among `names`."""
+    """The options given to `reset`; raises `UserError` for any that is not in `names`."""
     options = {} if options is None else options
     for name in options:
         if name not in names:
@@ -258,14 +257,14 @@ def known_options(
 
 
 def task_ids() -> dict[str, str]:
-    """The Gymnasium id of every task in `ENVS`, and the task's name."""
+    """The Gymnasium ids of all tasks in `ENVS`, with the tasks' names."""
     return {f"clew/{kind.__name__}-v0": name for name, kind in ENVS.items()}
 
 
 def register() -> None:
-    """Makes the tasks known to `gymnasium.make`; calling it again changes nothing.
+    """Registers the tasks for `gymnasium.make`; calling it again changes nothing.
 
-    No `max_episode_steps`: Gymnasium's own limit would truncate whatever the task's rules say.
+    There is no `max_episode_steps`: Gymnasium's own limit would override the task's rules.
     """
     for env_id, name in task_ids().items():
         if env_id not in gymnasium.registry:

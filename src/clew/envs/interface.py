@@ -1,4 +1,4 @@
-"""Whether a task of somebody's own is what training compiles, said before it is compiled."""
+"""Checks a user's task before training compiles it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,13 +14,13 @@ from clew.errors import UserError, raised, shapes_of, tracing_hint
 
 
 def require_task(name: str, task: Environment) -> None:
-    """Refuses a task whose `reset` or `step` gives what training cannot compile.
+    """Refuses a task whose `reset` or `step` returns what training cannot compile.
 
     Only shapes are computed.
 
     Raises:
-        UserError: naming what is wrong and what was expected, or what the task raised, with its
-            own traceback as a note.
+        UserError: naming what is wrong and what was expected, or the exception that the task
+            raised, with its traceback as a note.
     """
     wrong: list[str] = []
     when = "when asked for its spaces"
@@ -44,7 +44,7 @@ def require_task(name: str, task: Environment) -> None:
     except Exception as error:
         raise raised(name, when + tracing_hint(error), error) from error
     if wrong:
-        raise UserError(f"{name} is no task to train: {wrong[0]}")
+        raise UserError(f"{name} cannot be trained on: {wrong[0]}")
 
 
 def _wrong_opening(task: Environment, opened: Any) -> Iterator[str]:

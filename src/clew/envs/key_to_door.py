@@ -1,4 +1,4 @@
-"""Key-to-Door: take a key, pick apples for a while, and open a door that pays who has the key."""
+"""Key-to-Door: take a key, pick apples for a while, and open a door with the key."""
 
 from typing import Any, NamedTuple
 
@@ -42,20 +42,19 @@ ROOMS = (
 
 """,
 )
-"""The rooms of the three phases; each k, + and a is a place where a key, the agent or an apple can
-be at the beginning."""
+"""The rooms of the three phases; a key, the agent or an apple can start at each k, + and a."""
 ROWS, COLUMNS, SEEN = 7, 11, 5
 GRID = np.array([[list(row.ljust(COLUMNS)) for row in room.split("\n")[1:8]] for room in ROOMS])
 KEYS, STARTS, TREES = (np.argwhere(GRID[n] == c) for n, c in ((0, "k"), (0, "+"), (1, "a")))
 NUM_APPLES = 10
 ENTRANCES = np.array([(0, 0), *(np.argwhere(GRID[n] == "+")[0] for n in (1, 2))], np.int32)
-"""Where the agent is put as the second and the third phase begin."""
+"""Where the agent is placed when the second and the third phase begin."""
 DOOR, LAMP = (1, 5), (0, 5)
-"""Places of the door, and of what lights up in the first phase as the key is taken."""
+"""Positions of the door, and of the lamp that is lit in the first phase when the key is taken."""
 FIRST, LAST = 15, 10
-"""Steps of the first and of the last phase."""
+"""Steps of the first and the last phase."""
 REGROWS = 20
-"""Steps that an apple is away after it was picked."""
+"""Steps until an apple grows back after it was picked."""
 APPLE_REWARD, DOOR_REWARD = 1.0, 5.0
 MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)], np.int32)
 FLOOR, WALL, LATCHKEY, APPLE, CLOSED, LIGHT, AGENT = range(7)
@@ -71,14 +70,14 @@ COLOURS = np.array(
     ],
     np.float32,
 )
-"""Red, green and blue of every kind of place."""
+"""Red, green and blue of every kind of square."""
 SIGNS = " #kad*+"
 BARE = np.where(GRID == "#", WALL, np.where(GRID == "d", CLOSED, FLOOR)).astype(np.int32)
-"""The rooms without what comes and goes."""
+"""The rooms without the things that come and go."""
 
 
 class KeyToDoorState(NamedTuple):
-    """Where an episode stands; places are rows and columns."""
+    """The state of an episode; positions are rows and columns."""
 
     key: Int[Array, " 2"]
     trees: Bool[Array, "7 11"]
@@ -90,24 +89,24 @@ class KeyToDoorState(NamedTuple):
     """Whether the key was taken; it is kept when the door is opened."""
     opened: Bool[Array, ""]
     num_picked: Int[Array, ""]
-    """Of the apples that were picked."""
+    """Number of apples picked."""
     time: Int[Array, ""]
 
 
 class KeyToDoor(Environment):
-    """Take a key, pick apples for a while, and open a door that pays who has the key.
+    """Take a key, pick apples for a while, and open a door with the key.
 
-    Three rooms, one after another, each for a fixed number of steps. In the first lies a key, and a
-    lamp is lit for a step when it is taken. In the second are 10 apples, each gives 1 and grows
-    again after 20 steps. In the third is a door, closed without the key; its first opening gives
-    5. The agent sees the 5 x 5 places around itself, and never whether it has the key.
+    There are three rooms, one after another, each for a fixed number of steps. The first has a key,
+    and a lamp is lit for one step when it is taken. The second has 10 apples; each gives 1 and
+    grows back after 20 steps. The third has a door, closed without the key; its first opening gives
+    5. The agent sees the 5 x 5 squares around itself, and never whether it has the key.
 
-    The key earns nothing for `distractor` steps, amid other rewards: that is a long way for credit,
-    but little to remember, since to try the door costs nothing.
+    The key earns nothing for `distractor` steps, amid other rewards: credit has a long way to go,
+    but there is little to remember, since trying the door costs nothing.
 
-    The observation is the picture of 5 x 5 places, three colours from 0 to 1 each: all places' red,
-    then green, then blue, row by row. Actions: 0 up, 1 down, 2 left, 3 right; walls stop. Any other
-    integer stays. An episode terminates after 15 + `distractor` + 10 steps.
+    The observation is a picture of the 5 x 5 squares, with three colours from 0 to 1 each: red of
+    all squares, then green, then blue, row by row. Actions: 0 up, 1 down, 2 left, 3 right; walls
+    block. Any other integer stays. An episode terminates after 15 + `distractor` + 10 steps.
 
     Metrics: "success" (the door was opened) and "has_key" (the key was taken), 0 or 1; "picked",
     the number of apples.
@@ -120,7 +119,7 @@ class KeyToDoor(Environment):
 
     Source: Raposo et al. (2021, arXiv 2102.12425), with the settings and the code of Ni et al.
     (2023, arXiv 2307.03864), whose credit lengths are `distractor` = 60, 120, 250 and 500.
-    Deviation: colours from 0 to 1 in place of 0 to 255.
+    Deviation: colours from 0 to 1 instead of 0 to 255.
     """
 
     distractor: int = eqx.field(static=True)
@@ -253,13 +252,13 @@ class KeyToDoor(Environment):
         return np.asarray(self._room(arrays, jnp.zeros((), jnp.bool_)))
 
     def _phase(self, time: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        """Which phase it is before a step, from 0, and the steps that were taken in it."""
+        """The phase before a step, from 0, and the number of steps taken in it."""
         begins = np.array([0, FIRST, FIRST + self.distractor], np.int32)
         phase = jnp.sum(time >= begins[1:]).astype(jnp.int32)
         return phase, time - jnp.asarray(begins)[phase]
 
     def _room(self, state: KeyToDoorState, lit: Bool[Array, ""]) -> Int[Array, "7 11"]:
-        """The kind of every place of the room that the agent is in."""
+        """The kind of every square of the room that the agent is in."""
         phase, passed = self._phase(state.time)
         room = bare = jnp.asarray(BARE)[phase]
         here = (phase == 0) & ~state.has_key
@@ -279,7 +278,7 @@ class KeyToDoor(Environment):
 def _walked(
     state: KeyToDoorState, phase: Int[Array, ""], action: Int[Array, ""]
 ) -> Int[Array, " 2"]:
-    """Where one comes to."""
+    """The position after a move."""
     known = (action >= 0) & (action < len(MOVES))
     move = jnp.where(known, jnp.asarray(MOVES)[action], 0)
     there = jnp.clip(state.place + move, 0, np.array([ROWS - 1, COLUMNS - 1]))
@@ -289,5 +288,5 @@ def _walked(
 
 
 def _grown(state: KeyToDoorState, passed: Int[Array, ""]) -> Bool[Array, "7 11"]:
-    """Where apples are after so many steps of their phase."""
+    """Where apples are after this many steps of their phase."""
     return state.trees & ((state.picked < 0) | (passed > state.picked + REGROWS))

@@ -1,4 +1,4 @@
-"""bsuite's memory chain: see some bits, wait, and say the one that is asked for."""
+"""bsuite's memory chain: see some bits, wait, and report the one that is asked for."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -27,11 +27,11 @@ from clew.errors import LARGEST_SIZE, LONGEST_EPISODE, require_at_least
 
 
 class MemoryChainState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     drawn: Draw
     time: Int[Array, ""]
-    """That the next observation shows."""
+    """The time that the next observation shows."""
 
 
 Opened = tuple[MemoryChainState, Float[Array, " n"]]
@@ -39,7 +39,7 @@ Opened = tuple[MemoryChainState, Float[Array, " n"]]
 
 
 class MemoryChain(SizedRecall):
-    """Remember bits seen at the beginning and say one of them at the end.
+    """Remember bits seen at the beginning and report one of them at the end.
 
     With N = memory_length and k = num_bits, the observation of time t = 0 to N is
 
@@ -49,29 +49,29 @@ class MemoryChain(SizedRecall):
     context  k numbers   the bits as -1 and 1 at t = 0; else 0
     ```
 
-    Time begins to count a step late: the first observation (t = 0) is shown a second time after
-    the first action. Then come t = 1, 2, ...; the answer is the action on t = N-1, number N+1 of
+    Time starts to count one step late: the first observation (t = 0) is shown a second time after
+    the first action. Then come t = 1, 2, ...; the answer is the action at t = N-1, number N+1 of
     the episode, and the final observation is t = N. For N = 1 nothing has to be remembered.
 
-    Actions: 0 and 1. The last one is the answer: +1 if it equals the bit asked for, else -1; any
-    other integer is a wrong answer. Earlier actions do nothing and earn 0.
+    Actions: 0 and 1. The last one is the answer: it earns +1 if it equals the bit asked for,
+    otherwise -1; any other integer is a wrong answer. Earlier actions do nothing and earn 0.
 
     Metrics: "success" (right answer), 0 or 1.
 
     Args:
         memory_length: N, at least 1.
         num_bits: k, at least 1.
-        stream_seed: None draws every episode afresh. A number plays the episodes that bsuite draws
-            with that seed, in order, from the first one on, in every environment, whatever the
-            keys; bsuite's own default, and that of every published run, is 0.
+        stream_seed: None draws new episodes. A number replays the episodes that bsuite draws with
+            that seed, in order, from the first one on, in every environment and for any keys;
+            bsuite's own default, and that of every published run, is 0.
         stream_length: episodes after which the fixed stream repeats.
 
     Raises:
-        UserError: a size below 1, or what is no seed.
+        UserError: a size below 1, or an invalid seed.
 
     Source: Osband et al. (2020), Behaviour Suite for Reinforcement Learning, "memory_len" (k = 1)
-    and "memory_size" (N = 2), as its code has them: the text knows neither the observation shown
-    twice nor the raw index. Deviation: the observation is flat, [k+2] instead of [1, k+2].
+    and "memory_size" (N = 2), as in its code: the text mentions neither the repeated observation
+    nor the raw index. Deviation: the observation is flat, [k+2] instead of [1, k+2].
     """
 
     memory_length: int = eqx.field(static=True)
@@ -145,7 +145,7 @@ class MemoryChain(SizedRecall):
         return chain_picture(context, query, time, self.memory_length, observation)
 
     def _open(self, drawn: Draw) -> Opened:
-        # Showing t = 0 leaves time at 0, so that the first step shows it again, as in bsuite.
+        # Showing t = 0 leaves time at 0, so the first step shows it again, as in bsuite.
         state = MemoryChainState(drawn, jnp.zeros((), jnp.int32))
         return state, self._observe(state)
 

@@ -1,4 +1,4 @@
-"""Cards shown one by one, to be played in the same order: a task whose actions are masked."""
+"""Cards are shown one by one and played in the same order: a task with masked actions."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from clew.errors import UserError, require_at_least, require_rate
 
 
 class PermutationState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     order: Int[Array, " cards"]
     """The cards in the order in which they are shown."""
@@ -25,9 +25,9 @@ class PermutationState(NamedTuple):
     time: Int[Array, ""]
     """Actions taken."""
     correct: Int[Array, ""]
-    """Cards played in their turn."""
+    """Number of cards played in their turn."""
     forbidden: Int[Array, ""]
-    """Forbidden actions taken."""
+    """Number of forbidden actions taken."""
 
 
 class Permutation(Environment):
@@ -42,11 +42,11 @@ class Permutation(Environment):
     ```
 
     Actions: 0 to n-1 play a card, n waits. For t < n only waiting is allowed; from then on only
-    cards that have not been played. `action_mask` says so. A card played at time t = n + k earns
-    1/n if it is order[k], else 0. The episode ends after 2n actions.
+    cards that have not been played, as in `action_mask`. A card played at time t = n + k earns 1/n
+    if it is order[k], otherwise 0. The episode ends after 2n actions.
 
-    A forbidden action changes nothing but the time and earns -penalty. With `masks` no policy takes
-    one; without, the policy has to learn it, from the same observations.
+    A forbidden action changes only the time and earns -penalty. With `masks` no policy takes one;
+    without, the policy has to learn not to, from the same observations.
 
     Metrics: "success" (all cards in order, no forbidden action), 0 or 1; "correct", the fraction of
     cards played in their turn; "forbidden", the number of forbidden actions.
@@ -54,7 +54,7 @@ class Permutation(Environment):
     Args:
         num_cards: n, at least 2.
         masks: whether there is an action mask.
-        penalty: of a forbidden action, at least 0.
+        penalty: for a forbidden action, at least 0.
 
     Raises:
         UserError: an impossible number.
@@ -77,7 +77,7 @@ class Permutation(Environment):
 
     @property
     def shortest(self) -> int:
-        """Every episode has as many steps: a card is shown in each, then played."""
+        """Every episode has the same number of steps: all cards are shown, then played."""
         return 2 * self.num_cards
 
     @property
@@ -86,7 +86,7 @@ class Permutation(Environment):
 
     @property
     def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The cards by number, and to wait."""
+        """The cards by number, then waiting."""
         return (*(f"card {card}" for card in range(self.num_cards)), "wait")
 
     def reset(self, key: Key[Array, ""]) -> tuple[PermutationState, Float[Array, " n"]]:

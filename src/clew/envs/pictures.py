@@ -1,7 +1,7 @@
-"""Pictures of the tasks: their state, and beside it the agent's observation.
+"""Pictures of the tasks: their state, with the agent's observation beside it.
 
-Pictures are for people. They also show, faintly, what the agent no longer sees, so that a right
-decision can be told from a wrong one.
+Pictures are for humans. They also show, faintly, what the agent no longer sees, so that one can
+tell a right decision from a wrong one.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ from clew.envs.canvas import (
 
 Picture = UInt8[np.ndarray, "height width 3"]
 WIDTH = 912
-"""Pixels across of every picture here."""
+"""Width of every picture here, in pixels."""
 _LAMP, _GAP = 20, 5
 _FLOOR, _LEFT, _RIGHT, _MIDDLE, _HALF, _ARM = "#E4E0D5", 130, 778, 92, 17, 62
 
@@ -42,8 +42,8 @@ def tmaze_picture(
 ) -> Picture:
     """The corridor with its two arms, the agent, the cue, and the observation as lamps.
 
-    The arm that is right has a green end; the sign with the cue is bright in the step in which the
-    agent sees it.
+    The correct arm has a green end; the sign with the cue is bright in the step in which the agent
+    sees it.
 
     Args:
         cue: 0 up, 1 down.
@@ -76,7 +76,7 @@ def chain_picture(
     memory_length: int,
     observation: Float[np.ndarray, " n"],
 ) -> Picture:
-    """The bits of a memory chain, bright while they are shown, and the one asked for in a frame.
+    """The bits of a memory chain, bright while they are shown, with a frame around the query.
 
     Args:
         context: the bits, 0 or 1.
@@ -108,9 +108,9 @@ def distributed_picture(
     memory_length: int,
     observation: Float[np.ndarray, " n"],
 ) -> Picture:
-    """Every time with the bit that it shows, the present one in a frame, and the count so far.
+    """Every time with the bit that it shows, a frame around the current one, and the count so far.
 
-    The arguments are those of `chain_picture`, but for `times`, when each bit is shown.
+    The arguments are those of `chain_picture`, and `times`, when each bit is shown.
     """
     past = times <= time
     ones = int(np.sum(context[past]))
@@ -170,7 +170,7 @@ def _maze(corridor_length: int, cue: int) -> Canvas:
 
 
 def _lamps(canvas: Canvas, groups: dict[str, Float[np.ndarray, " m"]], y: float) -> None:
-    """The observation as squares: filled 1, empty 0, orange -1, and shades between."""
+    """The observation as squares: filled 1, empty 0, orange -1, and shades in between."""
     size = sum(len(numbers) for numbers in groups.values())
     room = WIDTH - 190 - 34 * len(groups)
     lamp = min(_LAMP, max(2.0, room / max(1, size) - _GAP))

@@ -1,4 +1,4 @@
-"""A maze seen from within: find the ball of the colour that is asked for, again and again."""
+"""A first-person maze: find the ball of the requested colour, again and again."""
 
 from typing import Any, NamedTuple
 
@@ -16,25 +16,25 @@ from clew.envs.raycast import PIXELS, WALLS, view
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 SIZES = {9: (3, 1000), 11: (4, 2000), 13: (5, 3000), 15: (6, 4000)}
-"""Balls and steps of each side, Memory Maze's."""
+"""Balls and steps by side length, as in Memory Maze."""
 COLOURS = np.array(
     [[225, 45, 45], [45, 200, 70], [60, 90, 240], [235, 215, 50], [215, 70, 220], [60, 215, 220]],
     np.float32,
 )
-"""Of the balls."""
+"""Colours of the balls."""
 BORDER, BORDER_LIGHT = 2, 0.7
 STRIDE, TURN = 0.5, np.pi / 6
-"""A step forward, in squares, and a turn."""
+"""The length of a step forward, in squares, and the angle of a turn."""
 BODY, REACH = 0.2, 0.6
-"""How near one comes to a wall, and from where a ball is touched."""
+"""The smallest distance to a wall, and the distance at which a ball is touched."""
 LOOPS = 0.25
-"""Share of the inner walls between two corridors that are taken away."""
+"""Share of the inner walls between two corridors that are removed."""
 MOVES = np.array([(0, 0), (1, 0), (0, -1), (0, 1), (1, -1), (1, 1)], np.float32)
 """Strides and turns to the right of every action."""
 
 
 class PixelMazeState(NamedTuple):
-    """Where an episode stands; places are (x, y), x along a row and y down."""
+    """The state of an episode; positions are (x, y), x along a row and y down."""
 
     walls: Bool[Array, "side side"]
     kinds: Int[Array, "side side"]
@@ -47,32 +47,30 @@ class PixelMazeState(NamedTuple):
 
 
 class PixelMaze(Environment):
-    """Find the ball of the colour of the picture's border; then another colour is asked for.
+    """Find the ball of the colour of the picture's border; then another colour is requested.
 
-    The maze and the balls' places are drawn anew for every episode and then stay: who remembers
-    where a ball was walks there, who does not has to search. The observation is what an agent sees,
-    64 x 64 x 3 in uint8, in a border of 2 pixels of the wanted ball's colour (at 0.7 of its light).
-
-    Touching that ball, from 0.6 squares away, gives 1, and one of the others is asked for, each as
-    likely. Nothing else gives anything. An episode is truncated after its last step and never
-    terminated. The return is the number of balls.
+    The maze and the balls' positions are drawn for every episode and then stay: an agent that
+    remembers where a ball was walks there, any other has to search. The observation is a
+    first-person view, 64 x 64 x 3 in uint8, with a border of 2 pixels in the requested ball's
+    colour (at 0.7 of its brightness). Touching that ball, from 0.6 squares away, gives 1, and one
+    of the others, each equally likely, is requested next. All other rewards are 0. An episode is
+    truncated after its last step and never terminated. The return is the number of balls.
 
     Actions: 0 nothing, 1 forward (half a square), 2 left, 3 right (30 degrees), 4 forward and left,
-    5 forward and right; a turn comes first. Walls stop, along each axis for itself. Others are the
-    nearest of these.
+    5 forward and right; turns come first. Walls block movement along each axis separately. Other
+    integers act as the nearest of these.
 
-    It is of the kind of Memory Maze (Pasukonis et al., 2022), without physics and with mazes,
-    speeds and pictures of its own: what is earned in one says nothing, as far as is known, about
-    the other.
+    It resembles Memory Maze (Pasukonis et al., 2022), without physics and with its own mazes,
+    speeds and pictures: as far as is known, scores in one say nothing about the other.
 
     Args:
-        size: squares of a side, an odd number from 5 to 31.
-        num_balls: from 2 to 6, in size 5 to 3; None for Memory Maze's, where it has this size: 3 in
-            9, 4 in 11, 5 in 13, 6 in 15.
-        max_steps: of an episode; None for Memory Maze's, 1,000 in 9 to 4,000 in 15.
+        size: side length in squares, an odd number from 5 to 31.
+        num_balls: from 2 to 6, in size 5 to 3; None for Memory Maze's number, where it has this
+            size: 3 in 9, 4 in 11, 5 in 13, 6 in 15.
+        max_steps: steps of an episode; None for Memory Maze's, 1,000 in 9 to 4,000 in 15.
 
     Raises:
-        UserError: an impossible size, or a number that Memory Maze does not have for it.
+        UserError: an impossible size, or None where Memory Maze does not have this size.
     """
 
     size: int = eqx.field(static=True)
@@ -91,14 +89,14 @@ class PixelMaze(Environment):
         usual = SIZES.get(size)
         if usual is None and (num_balls is None or max_steps is None):
             raise UserError(
-                f"give num_balls and max_steps: only sizes {', '.join(map(str, SIZES))} have usual "
-                f"ones, got {size}"
+                f"give num_balls and max_steps: only sizes {', '.join(map(str, SIZES))} have "
+                f"defaults, got {size}"
             )
         balls, steps = usual or (0, 0)
         self.size = size
         self.num_balls = balls if num_balls is None else num_balls
         self.max_steps = steps if max_steps is None else max_steps
-        # Each lies at a crossing, and the agent begins at another one.
+        # Each lies at a crossing, and the agent starts at another one.
         most = min(len(COLOURS), (size // 2) ** 2 - 1)
         require_at_least("num_balls", self.num_balls, 2, most)
         require_at_least("max_steps", self.max_steps, 1, LONGEST_EPISODE)
@@ -119,7 +117,7 @@ class PixelMaze(Environment):
         between = (odd[:, None] != odd[None, :]) & _inner(side, 1)
         walls = walls & ~(between & jax.random.bernoulli(of_loops, LOOPS, walls.shape))
         kinds = jax.random.randint(of_kinds, walls.shape, 0, len(WALLS))
-        # Balls and the agent on different squares of the corridors' crossings, which are free.
+        # Balls and the agent stand on different crossings of the corridors, which are free.
         half = side // 2
         chosen = jax.random.permutation(of_squares, half * half)[: self.num_balls + 1]
         squares = jnp.stack([chosen % half, chosen // half], axis=-1) * 2 + 1
@@ -205,13 +203,13 @@ class PixelMaze(Environment):
     def render_image(
         self, state: PixelMazeState, observation: np.ndarray
     ) -> UInt8[np.ndarray, "256 512 3"]:
-        """What the agent sees, and beside it the maze from above."""
+        """The agent's view, with the maze from above beside it."""
         return np.concatenate([observation.repeat(4, 0).repeat(4, 1), _map(state)], axis=1)
 
     def _observe(self, state: PixelMazeState) -> UInt8[Array, "64 64 3"]:
         colours = jnp.asarray(COLOURS)
-        # Those that there are not lie where the eye is, unseen: fewer than six take XLA's program
-        # more than twice the time.
+        # Missing balls lie where the eye is, unseen: with fewer than six, XLA's program takes more
+        # than twice the time.
         missing = jnp.tile(state.place, (len(COLOURS) - self.num_balls, 1))
         balls = jnp.concatenate([state.balls, missing])
         seen = view(state.walls, state.kinds, state.place, state.heading, balls, colours)
@@ -226,14 +224,14 @@ def _opened(maze: PixelMaze, key: Key[Array, ""]) -> tuple[PixelMazeState, Array
 
 
 def _inner(side: int, margin: int) -> Bool[np.ndarray, "side side"]:
-    """What is not within a margin of the edge."""
+    """The squares that are not within a margin of the edge."""
     return np.pad(np.ones((side - 2 * margin,) * 2, bool), margin)
 
 
 def _walked(
     walls: Bool[Array, "side side"], place: Float[Array, " 2"], way: Float[Array, " 2"]
 ) -> Float[Array, " 2"]:
-    """Where one comes to: along x, then along y, each if no wall is nearer than `BODY`."""
+    """The position after a move: along x, then along y, each if no wall is nearer than `BODY`."""
     for axis in (0, 1):
         there = place.at[axis].add(way[axis])
         corners = there[None] + BODY * jnp.asarray(
@@ -264,5 +262,5 @@ def _map(state: PixelMazeState) -> UInt8[np.ndarray, "256 256 3"]:
 
 
 def _hexadecimal(colour: Float[np.ndarray, " 3"]) -> str:
-    """A colour as Pillow knows it."""
+    """A colour in Pillow's form."""
     return "#{:02x}{:02x}{:02x}".format(*colour.astype(int))

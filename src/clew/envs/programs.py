@@ -1,7 +1,7 @@
-"""A task's compiled functions on one vector of words, for a host that steps one environment.
+"""A task's compiled functions on one vector of words, for stepping one environment from Python.
 
 A compiled call with one array takes a third of the time of one with half a dozen, and most of that
-time is the call.
+time is call overhead.
 """
 
 import functools
@@ -22,7 +22,7 @@ class Words:
     """A tree of arrays as a vector of uint32, and back.
 
     Args:
-        tree: shapes and types; float32, and whole numbers, booleans and random keys.
+        tree: shapes and dtypes; float32, integers, booleans and random keys.
     """
 
     def __init__(self, tree: Any):
@@ -63,13 +63,12 @@ class TaskProgram:
     """The compiled functions of a task.
 
     Each takes a call, uint32 [words]: the action where there is one, the seed of the episode's
-    noise and the time of the step. Each returns the words of the state, the observation, the
-    numbers (reward, terminated, truncated, metrics), and from an episode's opening on, if no
-    action changes what will be observed, the observations [time] and numbers [actions, time] of
-    all that follows.
+    noise and the time of the step. Each returns the words of the state, the observation and the
+    numbers (reward, terminated, truncated, metrics). Opening an episode also returns all later
+    observations [time] and numbers [actions, time] if actions do not change the observations.
 
     Args:
-        task: whose settings are static.
+        task: the task, whose settings are static.
     """
 
     def __init__(self, task: Environment):
@@ -89,11 +88,11 @@ class TaskProgram:
         self.action_mask = jax.jit(self._action_mask)
 
     def observation(self, words: np.ndarray) -> Any:
-        """The observation in what a function returned."""
+        """The observation in a function's result."""
         return self.read_observation(words[self._seen])
 
     def numbers(self, words: np.ndarray) -> Float[np.ndarray, " numbers"]:
-        """Reward, terminated, truncated and metrics in what a function returned."""
+        """Reward, terminated, truncated and metrics in a function's result."""
         return words[self._said].view(np.float32)
 
     def ahead(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -106,7 +105,7 @@ class TaskProgram:
         return rest[:size].reshape(self.steps_ahead, -1), numbers.reshape(shape)
 
     def read_observation(self, words: np.ndarray) -> Any:
-        """One of the observations to come; of a Discrete space an integer, as Gymnasium has it."""
+        """One of the observations to come; an integer for a Discrete space, as in Gymnasium."""
         found = self._observation.read(words)
         return np.int64(found) if self._counts else found
 
@@ -149,7 +148,8 @@ class TaskProgram:
         return jnp.concatenate([now, *ahead])
 
     def _state_at(self, words: Vector, time: Array) -> EnvState:
-        """The state now, at a time of an episode whose words are of its opening if known ahead."""
+        """The state at this time; the words are those of the opening if all observations are
+        known."""
         state = self._state.unpack(words[: self._state.size])
         outcomes = self.task.outcomes(state, jax.random.key(0))
         if outcomes is None:
@@ -161,7 +161,7 @@ class TaskProgram:
         )
 
     def _action_mask(self, words: Vector, time: Array) -> Array | None:
-        """What is allowed now, as `_state_at`."""
+        """The current action mask, like `_state_at`."""
         return self.task.action_mask(self._state_at(words, time))
 
     def _packed(self, state: EnvState, observation: Observation, numbers: Array) -> Vector:
@@ -176,12 +176,12 @@ class TaskProgram:
 
 @functools.lru_cache(64)  # environments of equal settings share their programs
 def program_of(task: Environment) -> TaskProgram:
-    """A task's compiled functions; every function is compiled by its first call."""
+    """A task's compiled functions; each is compiled by its first call."""
     return TaskProgram(task)
 
 
 def words_of_call(task: Environment, action: Any, seed: int, time: int) -> UInt32[np.ndarray, " n"]:
-    """What a `TaskProgram`'s step takes."""
+    """The call that a `TaskProgram`'s step takes."""
     if task.num_actions:
         return np.array((action, seed, time), np.uint32)
     plain = np.asarray(action, _action_type(task)).ravel().view(np.uint32)
@@ -194,14 +194,14 @@ def _action_type(task: Environment) -> Any:
 
 
 def _plain(leaf: Any) -> Any:
-    """Shape and type of a leaf; of the data within, if it is a random key."""
+    """Shape and dtype of a leaf; those of its data if it is a random key."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.eval_shape(jax.random.key_data, leaf)
     return leaf
 
 
 def without_key(leaf: Array) -> Array:
-    """The array, or the numbers of a random key, of which NumPy has no array."""
+    """The array, or the data of a random key, which NumPy cannot hold."""
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
 

@@ -8,32 +8,32 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 PIXELS = 64
-"""Of a side of the view."""
+"""Side length of the view in pixels."""
 HALF_ANGLE = math.radians(40.0)
-"""Between the view's middle and its edge."""
+"""The angle between the view's middle and its edge."""
 FOCAL = PIXELS / 2 / math.tan(HALF_ANGLE)
-"""Pixels that a length of 1 takes at a distance of 1."""
+"""The length in pixels of a length of 1 at a distance of 1."""
 OFFSETS = ((np.arange(PIXELS) + 0.5 - PIXELS / 2) / FOCAL).astype(np.float32)
-"""Of the middles of columns and rows from the picture's, in units of the focal length."""
+"""Offsets of pixel centres from the picture's centre, in units of the focal length."""
 EYE, BALL_HEIGHT, BALL_RADIUS = 0.5, 0.35, 0.25
-"""Above the floor, in squares; walls are 1 high."""
+"""Heights above the floor, and the balls' radius, in squares; walls are 1 high."""
 NEAR = 0.05
-"""What is nearer is not drawn."""
+"""Nearer things are not drawn."""
 FOG = 0.12
-"""Light at a distance t is 1 / (1 + FOG t)."""
+"""The brightness at a distance t is 1 / (1 + FOG t)."""
 SKY = np.array([120.0, 160.0, 205.0], np.float32)
 FLOORS = np.array([[96.0, 88.0, 78.0], [70.0, 64.0, 58.0]], np.float32)
 WALLS = np.array([[150, 145, 140], [158, 122, 92], [112, 132, 152], [128, 146, 112]], np.float32)
-"""Colours of the kinds of wall, by which places can be told apart."""
+"""Colours of the kinds of wall, by which places can be recognised."""
 SIDE = 0.8
-"""Light of walls that run north to south, beside those that run east to west."""
+"""Brightness of walls that run north to south, relative to those that run east to west."""
 
 
 class Hits(NamedTuple):
     """Where the ray of each column meets a wall."""
 
     distance: Float[Array, " columns"]
-    """Along the view, not along the ray: walls are straight in the picture."""
+    """Along the viewing direction, not along the ray, so that walls are straight in the picture."""
     kind: Int[Array, " columns"]
     """Of the wall."""
     crossing_x: Bool[Array, " columns"]
@@ -56,14 +56,14 @@ def cast(
     place: Float[Array, " 2"],
     directions: Float[Array, "rays 2"],
 ) -> Hits:
-    """The nearest wall on every ray: of all lines between squares, the first with one behind it.
+    """The nearest wall on every ray: the first line between squares with a wall behind it.
 
         t = (i - p) / d  for every line i
 
     Args:
         walls: which squares are walls, [y, x]; those at the edge are.
-        kinds: of every square's wall.
-        place: (x, y), in a square that is none.
+        kinds: kind of every square's wall.
+        place: (x, y), in a square without a wall.
         directions: of the rays.
     """
     side = walls.shape[0]
@@ -98,23 +98,23 @@ def view(
     balls: Float[Array, "balls 2"],
     colours: Float[Array, "balls 3"],
 ) -> UInt8[Array, "64 64 3"]:
-    """What an eye sees at a place; the rows of the picture from the top, columns from the left.
+    """The view from a position; rows of the picture count from the top, columns from the left.
 
-    A pixel at (u, v), in units of the focal length from the picture's middle, is of a ball at a
-    depth z and u_b to the side, v_b below the eye, where
+    A pixel at (u, v), in units of the focal length from the picture's middle, shows a ball at depth
+    z, u_b to the side and v_b below the eye, where
 
         (u - u_b)^2 + (v - v_b)^2 <= (BALL_RADIUS / z)^2  and  z < wall's distance
 
-    and otherwise of the wall where |v| < EYE / t, of the floor below it and of the sky above. The
-    floor is in squares of two tones.
+    and otherwise the wall where |v| < EYE / t, the floor below it and the sky above. The floor has
+    squares of two tones.
 
     Args:
         walls: which squares are walls, [y, x].
-        kinds: of every square's wall.
-        place: (x, y), in a square that is none.
+        kinds: kind of every square's wall.
+        place: (x, y), in a square without a wall.
         heading: an angle, from x towards y, which is to the right in the picture.
-        balls: their places (x, y).
-        colours: theirs, from 0 to 255.
+        balls: their positions (x, y).
+        colours: the balls' colours, from 0 to 255.
     """
     directions = rays(heading)
     hits = cast(walls, kinds, place, directions)

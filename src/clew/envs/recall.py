@@ -1,4 +1,4 @@
-"""What the tasks share that show some bits and ask for one answer at the end."""
+"""The common part of tasks that show some bits and ask for one answer at the end."""
 
 import numbers
 from functools import lru_cache
@@ -20,34 +20,34 @@ FIRST_BIT = 2
 """Where the bits begin in an observation: after the clock and the query."""
 LARGEST_SEED = 2**32 - 1
 STREAM_LENGTH = 10_000
-"""Episodes of a fixed stream: as many as a published run has."""
+"""Number of episodes of a fixed stream, as in a published run."""
 LARGEST_STREAM = 2**20
-"""The most of them: they are drawn in advance, a million in a few seconds."""
+"""The largest number: episodes are drawn in advance, a million in a few seconds."""
 
 
 class Stream(NamedTuple):
-    """What a fixed random stream decides about each episode, in order."""
+    """The draws of a fixed random stream for each episode, in order."""
 
     contexts: Int[np.ndarray, "episodes bits"]
     """The bits, 0 or 1."""
     queries: Int[np.ndarray, " episodes"]
-    """Which bit is asked for; 0 where the task asks for none."""
+    """Which bit is asked for; 0 if the task asks for none."""
 
 
 @lru_cache(maxsize=64)
 def bsuite_stream(num_bits: int, seed: int, length: int, with_query: bool) -> Stream:
     """The episodes that bsuite's memory chain draws from NumPy's `RandomState(seed)`.
 
-    The task, and the distributed memory that was built on it, draw bits, then a query, in their
-    constructor and throw them away. Then every reset draws its bits, and that of the memory chain
-    also a query, even where there is one bit only.
+    The task, and the distributed memory built on it, draw bits and then a query in their
+    constructor, and discard them. Then every reset draws its bits, and the memory chain's also a
+    query, even if there is only one bit.
 
     Args:
         num_bits: bits of an episode.
-        seed: 0 in every published run, whatever the run's own seed: training and evaluation see
-            the same episodes, and the 100 episodes of an evaluation are the training's first 100.
+        seed: 0 in every published run, whatever the run's own seed: training and evaluation see the
+            same episodes, and the 100 episodes of an evaluation are the first 100 of training.
         length: number of episodes.
-        with_query: True as bsuite's memory chain, False as Makkink's distributed memory.
+        with_query: True as in bsuite's memory chain, False as in Makkink's distributed memory.
 
     Source: the code of bsuite, and that published with Makkink (2021).
     """
@@ -65,21 +65,21 @@ def bsuite_stream(num_bits: int, seed: int, length: int, with_query: bool) -> St
 
 
 class Draw(NamedTuple):
-    """What chance decides about an episode."""
+    """The random part of an episode."""
 
     context: Int[Array, " bits"]
     """The bits, 0 or 1."""
     query: Int[Array, ""]
-    """Which of them is asked for; 0 where the task asks for none."""
+    """Which of them is asked for; 0 if the task asks for none."""
     episode: Int[Array, ""]
-    """Number of the episode in the fixed stream; without one, always 0."""
+    """Number of the episode in the fixed stream; always 0 without a stream."""
 
 
 class Episodes(eqx.Module):
-    """Where episodes come from: random keys, or a fixed stream, which needs no keys.
+    """The source of episodes: random keys, or a fixed stream, which needs no keys.
 
     Raises:
-        UserError: what is no seed of a stream, or no length of one.
+        UserError: an invalid seed or length of a stream.
     """
 
     num_bits: int = eqx.field(static=True)
@@ -87,9 +87,9 @@ class Episodes(eqx.Module):
     with_query: bool = eqx.field(static=True)
     """Whether one of them is asked for."""
     stream_seed: int | None = eqx.field(static=True)
-    """None draws every episode afresh; a number plays that stream."""
+    """None draws new episodes; a number replays that stream."""
     stream_length: int = eqx.field(static=True)
-    """The stream begins again after this many episodes."""
+    """The stream repeats after this many episodes."""
 
     def __check_init__(self) -> None:
         check_stream(self.stream_seed, self.stream_length)
@@ -112,7 +112,7 @@ class Episodes(eqx.Module):
         """The episode of the stream with the given number, from 0.
 
         Raises:
-            UserError: where there is no stream.
+            UserError: if there is no stream.
         """
         if self.stream_seed is None:
             raise UserError("reset_at needs a fixed stream: give stream_seed, 0 as published")
@@ -139,7 +139,7 @@ class Episodes(eqx.Module):
 def draw_bits(
     episodes: Episodes, rng: np.random.Generator, number: int
 ) -> tuple[Int[np.ndarray, " bits"], int]:
-    """Bits and query, random ones or those of the fixed stream's episode of that number."""
+    """Bits and query: random ones, or those of an episode of the fixed stream."""
     if episodes.stream_seed is not None:
         stream = bsuite_stream(
             episodes.num_bits, episodes.stream_seed, episodes.stream_length, episodes.with_query
@@ -174,7 +174,7 @@ class SizedRecall(Recall):
     metric_names = METRICS
 
     def render_text(self, state: Any, observation: Float[np.ndarray, " n"]) -> str:
-        """What is shown: + and - for bits of 1 and 0, a dot for every bit that is not shown."""
+        """The observation: + and - for bits of 1 and 0, a dot for every bit that is not shown."""
         _, query, *bits = observation
         marks = "".join("-.+"[int(bit) + 1] for bit in bits)
         time = f"time {shown_time(state)} of {self.memory_length}"
@@ -191,7 +191,7 @@ class SizedRecall(Recall):
 def shown_time(state: Any) -> int:
     """The time that the observation before the next action shows.
 
-    A state's `time` is that of the observation after it, but for the memory chain's first one,
+    A state's `time` is that of the observation after it, except for the memory chain's first one,
     which is shown twice.
     """
     return max(0, int(state.time) - 1)
@@ -202,7 +202,7 @@ def clock(memory_length: int) -> Float[np.ndarray, " times"]:
 
         clock[t] = 1 - t / memory_length
 
-    in float64, then rounded: computed in float32 it would differ from bsuite's here and there.
+    in float64, then rounded: computed in float32 it would differ from bsuite's in places.
     """
     return (1 - np.arange(memory_length + 1) / memory_length).astype(np.float32)
 
@@ -213,12 +213,13 @@ def judge(
     answer: Int[Array, ""],
     last: Bool[Array, ""],
 ) -> Transition:
-    """The transition of a task in which nothing but the last action counts.
+    """The transition of a task in which only the last action counts.
 
     Args:
         observation: after the action.
-        action: taken; anything but `answer` is wrong, also what is no action at all.
-        answer: that is asked for, 0 or 1.
+        action: the action taken; anything but `answer` is wrong, including integers that are not
+            actions.
+        answer: the right answer, 0 or 1.
         last: whether this action is the answer.
     """
     success = last & (jnp.asarray(action).astype(jnp.int32) == answer)
@@ -238,7 +239,7 @@ def number_bits(bits: Int[Array, " bits"]) -> dict[str, Int[Array, ""]]:
 
 
 def forced_context(given: Any, drawn: np.ndarray) -> np.ndarray:
-    """The bits given, or those drawn; raises `UserError` unless they are bits, and as many."""
+    """The bits given, or those drawn; raises `UserError` unless they are as many bits."""
     if given is None:
         return drawn.copy()
     bits = integers(given)
@@ -248,7 +249,7 @@ def forced_context(given: Any, drawn: np.ndarray) -> np.ndarray:
 
 
 def forced_query(given: Any, drawn: int, num_bits: int) -> int:
-    """The query given, or the one drawn; raises `UserError` unless there is such a bit."""
+    """The query given, or the one drawn; raises `UserError` if there is no such bit."""
     if given is None:
         return drawn
     query = integers([given])
@@ -260,7 +261,7 @@ def forced_query(given: Any, drawn: int, num_bits: int) -> int:
 
 
 def integers(value: Any) -> list[int] | None:
-    """The value as a list of integers, or None if it is no sequence of such."""
+    """The value as a list of integers, or None if it is not a sequence of integers."""
     if not isinstance(value, list | tuple | np.ndarray):
         return None
     whole = all(isinstance(v, numbers.Integral) and not isinstance(v, bool) for v in value)
@@ -268,7 +269,7 @@ def integers(value: Any) -> list[int] | None:
 
 
 def check_stream(seed: Any, length: Any) -> None:
-    """Refuses what is no seed of a stream (None stands for fresh episodes) or no length of one."""
+    """Refuses an invalid seed (None stands for new episodes) or length of a stream."""
     if seed is not None:
         require_at_least("stream_seed", seed, 0, LARGEST_SEED)
     require_at_least("stream_length", length, 1, LARGEST_STREAM)

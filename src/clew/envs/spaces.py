@@ -9,25 +9,25 @@ from clew.errors import UserError
 from clew.names import BARE, MASK
 
 NOTHING_ALLOWED = "an action mask that allows no action"
-"""What error messages call a mask of which no action can be taken."""
+"""The name in error messages of a mask that allows no action."""
 PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
-"""Names of what an agent may see of its previous step."""
+"""The entries in which an agent may see its previous step."""
 PREVIOUS_ENDED = "previous_ended"
-"""Name of what trials add to it."""
+"""The entry that trials add."""
 
 
 class ActionMask(spaces.Box):
     """Which actions are allowed, booleans [n], as an entry of a Dict observation.
 
-    A Discrete has one for every action, a MultiDiscrete those of all its choices, one after the
-    other. The policy gives what is not allowed the probability 0.
+    There is one for every action of a Discrete, and those of all choices of a MultiDiscrete are
+    concatenated. The policy gives actions that are not allowed the probability 0.
 
     Args:
         actions: the space of actions.
         shown: whether the agent's encoder reads the mask like any other entry.
 
     Raises:
-        UserError: for actions that are no choices.
+        UserError: for actions that are not choices.
     """
 
     def __init__(self, actions: spaces.Space, shown: bool = False):
@@ -41,10 +41,10 @@ class ActionMask(spaces.Box):
 
 
 def choice_sizes(actions: spaces.Space) -> tuple[int, ...]:
-    """How many actions each choice has, of which a Discrete is one and a MultiDiscrete several.
+    """The number of actions of each choice; a Discrete is one choice, a MultiDiscrete several.
 
     Raises:
-        UserError: for actions that are no choices.
+        UserError: for actions that are not choices.
     """
     if isinstance(actions, spaces.Discrete):
         return (int(actions.n),)
@@ -64,19 +64,19 @@ def allows_some(mask: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def with_mask(space: spaces.Space, mask: ActionMask) -> spaces.Dict:
-    """The space of `join_mask`.
+    """The space of the result of `join_mask`.
 
     Raises:
-        UserError: the name is taken.
+        UserError: if the name is taken.
     """
     named = named_spaces(space)
     if MASK in named:
-        raise UserError(f"the observation has an entry {MASK!r} already, beside the action mask")
+        raise UserError(f"the observation already has an entry {MASK!r}, beside the action mask")
     return spaces.Dict({**named, MASK: mask})
 
 
 def without_mask(space: spaces.Space) -> tuple[spaces.Space, ActionMask | None]:
-    """The space of `split_mask`, and that of the mask; None where there is none."""
+    """The spaces of the results of `split_mask`; None where there is no mask."""
     mask = named_spaces(space).get(MASK)
     if not isinstance(mask, ActionMask):
         return space, None
@@ -95,18 +95,18 @@ def split_mask(observation: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def take_entry(observation: Any, name: str) -> tuple[Any, Any]:
-    """What a dict has beside the entry of that name, as `bare` gives it, and the entry."""
+    """A dict without the entry of that name, through `bare`, and that entry."""
     rest = {key: value for key, value in observation.items() if key != name}
     return bare(rest), observation[name]
 
 
 def bare(named: dict[str, Any]) -> Any:
-    """What is named "observation" if that is all there is, else the dict."""
+    """The entry "observation" if there is no other, otherwise the dict."""
     return named[BARE] if list(named) == [BARE] else named
 
 
 def space_without(space: spaces.Space, name: str) -> spaces.Space:
-    """The space of what `take_entry` leaves of observations of a Dict."""
+    """The space of a Dict's observations after `take_entry`."""
     rest, _ = take_entry(named_spaces(space), name)
     return spaces.Dict(rest) if isinstance(rest, dict) else rest
 
@@ -117,7 +117,7 @@ def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:
 
 
 def parts_of(space: spaces.Space) -> list[spaces.Space]:
-    """A Dict's spaces, those of Dicts within it too; any other space by itself."""
+    """A Dict's spaces, including those of nested Dicts; any other space by itself."""
     if not isinstance(space, spaces.Dict):
         return [space]
     return [part for inner in space.values() for part in parts_of(inner)]
@@ -129,16 +129,16 @@ def is_float_box(space: spaces.Space) -> bool:
 
 
 def float_boxes(space: spaces.Space) -> dict[str, spaces.Box]:
-    """Those of the named spaces that are float32 Boxes."""
+    """The float32 Boxes among the named spaces."""
     named: dict[str, Any] = named_spaces(space)
     return {name: box for name, box in named.items() if is_float_box(box)}
 
 
 def kept(space: spaces.Space, keep: tuple[int, ...] | None) -> spaces.Space:
-    """The space of some entries of a vector observation; None keeps the space as it is.
+    """The space of some entries of a vector observation; None keeps the whole space.
 
     Raises:
-        UserError: no vector observation, or it has no such entry.
+        UserError: if it is not a vector observation, or has no such entry.
     """
     if keep is None:
         return space
@@ -161,9 +161,10 @@ def encoded_actions(space: spaces.Space) -> spaces.Box:
 
 
 def encode_actions(space: spaces.Space, actions: np.ndarray) -> np.ndarray:
-    """Actions [B, ...] as float32 numbers: one-hot, joined for a MultiDiscrete; others as they are.
+    """Actions [B, ...] as float32 numbers: one-hot, concatenated for a MultiDiscrete; else
+    unchanged.
 
-    All zeros therefore stand for no action at all.
+    All zeros therefore stand for no action.
     """
     if isinstance(space, spaces.Discrete):
         return np.eye(int(space.n), dtype=np.float32)[actions]

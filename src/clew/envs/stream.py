@@ -20,14 +20,14 @@ class TimeStep(NamedTuple):
     observation: Observation
     reward: Float[Array, ""]
     discount: Float[Array, ""]
-    """0 where the step terminated an episode, else 1."""
+    """0 where the step terminated an episode, otherwise 1."""
     start: Bool[Array, ""]
     """`observation` opens an episode."""
     last: Bool[Array, ""]
     """`observation` is the final one of a truncated episode: the next step ignores its action and
-    opens an episode, so the transition that leaves it teaches nothing."""
+    opens an episode, so the transition from here must not be learned from."""
     ended: Bool[Array, ""]
-    """This step ended an episode, by termination or by truncation."""
+    """This step ended an episode, by termination or truncation."""
     metrics: Metrics
     """The environment's metrics with "return" (undiscounted sum of rewards) and "length"
     (steps) of the episode that this step ended; 0 where none ended."""
@@ -36,9 +36,10 @@ class TimeStep(NamedTuple):
 def where_any(one: Callable[..., Any]) -> Callable[..., Any]:
     """`one(choice, state, seen, key)`, computed only for those of a batch whose `choice` is true.
 
-    For the others the result is `(state, seen)`, as that of `one` must be. Few are computed one by
-    one, more than an eighth of the batch all together. `vmap` of a condition alone would compute
-    both ways for every batch, as it does if there is a second batch axis around the first.
+    For the others the result is `(state, seen)`, and `one` must return that too where `choice` is
+    false. A few are computed one by one, more than an eighth of the batch all together. A plain
+    `vmap` of a condition would always compute both branches, as happens here if there is a second
+    batch axis around the first.
     """
 
     def unchanged(choice: Any, state: Any, seen: Any, key: Any) -> Any:
@@ -71,7 +72,7 @@ def where_any(one: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AutoResetState(NamedTuple):
-    """The environment's state and what is counted about the running episode."""
+    """The environment's state and the counters of the running episode."""
 
     env: EnvState
     last: Bool[Array, ""]
@@ -84,13 +85,13 @@ class AutoReset(eqx.Module):
 
     After a termination the same step returns the next episode's first observation, with `start`
     true and `discount` 0. A truncated episode first returns its final observation, with `last` true
-    and `discount` 1, because its value completes the truncated return; the step after it is no part
-    of any episode (its action is ignored, its reward is 0) and returns the next episode's first
+    and `discount` 1, because its value completes the truncated return; the step after it belongs to
+    no episode (its action is ignored, its reward is 0) and returns the next episode's first
     observation. A step that reports both counts as terminated.
 
     Where the task masks actions (`Environment.action_mask`) the observation becomes a dict with
-    "action_mask"; where a `last` observation allows nothing, all is allowed. An action after any
-    other mask that allows nothing earns NaN, which ends a run.
+    "action_mask"; if a `last` observation allows no action, all are allowed. An action after any
+    other mask that allows none earns NaN, which ends a run.
 
     No batch axis: `jax.vmap(stream.step)(states, actions, keys)` steps many environments.
     """
@@ -107,7 +108,7 @@ class AutoReset(eqx.Module):
 
     @property
     def observation_space(self) -> Space:
-        """What observations are."""
+        """The space of observations."""
         space = self.env.observation_space
         if not self.masks_actions:
             return space
@@ -120,7 +121,7 @@ class AutoReset(eqx.Module):
 
     @property
     def action_space(self) -> Space:
-        """What actions are."""
+        """The space of actions."""
         return self.env.action_space
 
     @property
@@ -136,7 +137,7 @@ class AutoReset(eqx.Module):
     def opened(
         self, env_state: EnvState, observation: Observation
     ) -> tuple[AutoResetState, TimeStep]:
-        """A stream that begins with an episode that was opened already, in whatever way."""
+        """A stream that begins with an episode that is already open."""
         zero, false = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.bool_)
         timestep = TimeStep(
             observation=self._masked(observation, env_state, false),
@@ -152,7 +153,7 @@ class AutoReset(eqx.Module):
     def open_next(
         self, state: AutoResetState, seen: TimeStep, key: Key[Array, ""]
     ) -> tuple[AutoResetState, TimeStep]:
-        """Opens an episode where `seen` is `last`; `step` would take a step of its own for it."""
+        """Opens an episode where `seen` is `last`; `step` would use a separate step for it."""
 
         def opened(last: Array, state: AutoResetState, seen: TimeStep, key: Array) -> Any:
             following = self.opened(*self.env.next_episode(state.env, key))
@@ -202,10 +203,10 @@ class AutoReset(eqx.Module):
     def _next(
         self, start: Bool[Array, ""], state: EnvState, seen: Observation, key: Key[Array, ""]
     ) -> tuple[EnvState, Observation]:
-        """The next episode's state and first observation where `start`, else these.
+        """The next episode's state and first observation where `start`, otherwise these.
 
-        Its key is the second part of the step's, of which the first one was the task's: split here,
-        so that nothing is drawn where no episode opens and the task draws nothing.
+        Its key is the second half of the step's key, whose first half went to the task. It is split
+        here, so that nothing is drawn if no episode opens and the task draws nothing.
         """
 
         def opened(start: Array, state: EnvState, seen: Observation, key: Array) -> Any:
@@ -216,7 +217,7 @@ class AutoReset(eqx.Module):
         return one(start, state, seen, key)
 
     def _mask(self, state: EnvState) -> Bool[Array, " n"] | None:
-        """The task's mask, which must be what the space of actions asks for."""
+        """The task's mask, checked against the space of actions."""
         mask = self.env.action_mask(state)
         if mask is None:
             return None
@@ -233,7 +234,8 @@ class AutoReset(eqx.Module):
     ) -> Observation:
         """The observation with the mask of its state, if the task has one.
 
-        Of the end of a truncated episode too, whose value a learner may read over what is allowed.
+        This includes the end of a truncated episode, where a learner may need a value over the
+        allowed actions.
         """
         mask = self._mask(state)
         if mask is None:

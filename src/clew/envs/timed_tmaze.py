@@ -1,4 +1,4 @@
-"""T-Mazes that last just as long as the best way through: passive and active."""
+"""T-Mazes that last exactly as long as the best way through: passive and active."""
 
 from typing import Any, NamedTuple
 
@@ -15,17 +15,17 @@ from clew.envs.tmaze import corridor_line
 from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 MOVES = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)], np.int32)
-"""Along the corridor and across, of every action."""
+"""Moves along and across the corridor of every action."""
 METRICS = ("success", "oracle")
 
 
 class TimedTMazeState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     goal: Int[Array, ""]
-    """1 or -1, across the corridor."""
+    """The goal's side, 1 or -1 across the corridor."""
     place: Int[Array, " 2"]
-    """Along the corridor from the oracle, and across."""
+    """The position along the corridor from the oracle, and across."""
     told: Bool[Array, ""]
     """Whether an observation has shown the goal."""
     time: Int[Array, ""]
@@ -35,20 +35,20 @@ class TimedTMaze(Environment):
     """Learn the goal's side from an oracle, and be on that side when time is up.
 
     The oracle is at position 0, the start at o, the junction at o + L, for `oracle_length` o and
-    `corridor_length` L. An episode has L + 2 o + 1 steps: the way to the oracle, back, along the
-    corridor and to a side. The observation is
+    `corridor_length` L. An episode has L + 2 o + 1 steps: to the oracle, back, along the corridor
+    and to a side. The observation is
 
         position     1 number    1 at the junction and at its sides, else 0
         side         1 number    there: 1, 0 or -1 across the corridor; at the oracle, the first
                                  time: the goal's side, 1 or -1; else 0
 
-    so that the corridor looks the same everywhere. Actions: 0 right, 1 up (side 1), 2 left, 3 down
-    (side -1); walls stop, and from a side there is a way back. Any other integer stays where it is,
-    because a compiled program cannot refuse it.
+    so the corridor looks the same everywhere. Actions: 0 right, 1 up (side 1), 2 left, 3 down (side
+    -1); walls block, and one can return from a side. Any other integer stays, because a compiled
+    program cannot refuse it.
 
-    The last step gives 1 if the agent is at the goal's side then. Every other step costs 1 / L if
-    the agent is behind the best way: if its position is below t - o after t steps. So the best
-    return is 1, and 1/2 for who does not remember the side, or does not ask for it.
+    The last step gives 1 if the agent is then at the goal's side. Every other step costs 1 / L if
+    the agent is behind schedule: if its position is below t - o after t steps. So the best return
+    is 1, or 1/2 for an agent that does not remember the side, or does not ask for it.
 
     Metrics: "success" (at the goal in the end), "oracle" (its answer was seen); each 0 or 1.
 
@@ -56,7 +56,7 @@ class TimedTMaze(Environment):
         UserError: an impossible length.
 
     Source: Ni et al. (2023), When Do Transformers Shine in RL?, the passive and the active T-Maze,
-    with what the authors' code has: the oracle answers once, and the end of time terminates the
+    with details from the authors' code: the oracle answers once, and the time limit terminates the
     episode.
     """
 
@@ -127,7 +127,7 @@ class TimedTMaze(Environment):
         return {"goal": (state.goal + 1) // 2}
 
     def render_text(self, state: TimedTMazeState, observation: np.ndarray) -> str:
-        """The corridor: A the agent, T the junction; and what the oracle says."""
+        """The corridor: A the agent, T the junction; and the oracle's answer."""
         x, side = map(int, state.place)
         where = ("below", "at", "above")[side + 1] if x == self._junction else "before"
         goal = "up" if state.goal > 0 else "down"
@@ -139,7 +139,7 @@ class TimedTMaze(Environment):
         return self.oracle_length + self.corridor_length
 
     def _seen(self, state: TimedTMazeState) -> tuple[TimedTMazeState, Float[Array, " 2"]]:
-        """The state once its observation has been made, and that."""
+        """The state once it has been observed, and the observation."""
         x, y = state.place
         at_oracle, at_end = x == 0, x == self._junction
         answer = jnp.where(at_oracle & ~state.told, state.goal, 0)
@@ -150,10 +150,10 @@ class TimedTMaze(Environment):
 class PassiveTMaze(TimedTMaze):
     """Remember the goal's side from the first observation to the end of a corridor.
 
-    `TimedTMaze` whose agent starts at the oracle, so o is 0: it has to remember, not to ask.
+    A `TimedTMaze` whose agent starts at the oracle, so o is 0: it has to remember, but not to ask.
 
     Args:
-        corridor_length: L, steps to the junction, at least 1; published are 50 to 1,500.
+        corridor_length: L, the number of steps to the junction, at least 1; published: 50 to 1,500.
 
     Raises:
         UserError: an impossible length.
@@ -169,13 +169,14 @@ class PassiveTMaze(TimedTMaze):
 class ActiveTMaze(TimedTMaze):
     """Walk away from the junction to ask for the goal's side, and remember it to the other end.
 
-    `TimedTMaze` whose agent starts beside the oracle. Who never asks loses nothing on the way, so
-    that what asking is worth has to be found out from the last reward.
+    A `TimedTMaze` whose agent starts beside the oracle. An agent that never asks loses nothing on
+    the way, so only the last reward shows the value of asking.
 
     Args:
-        corridor_length: L, steps from the start to the junction, at least 1; published are 20 to
-            500.
-        oracle_length: o, steps from the start to the oracle, at least 1; published is 1.
+        corridor_length: L, the number of steps from the start to the junction, at least 1;
+            published: 20 to 500.
+        oracle_length: o, the number of steps from the start to the oracle, at least 1; published:
+            1.
 
     Raises:
         UserError: an impossible length.

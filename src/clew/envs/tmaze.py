@@ -1,4 +1,4 @@
-"""The T-Maze: see a cue once, walk down a corridor, and turn the way the cue said."""
+"""The T-Maze: see a cue once, walk down a corridor, and turn as the cue said."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -23,11 +23,11 @@ CUE_BITS, DISTRACTOR_BITS = 2, 6
 METRICS = ("success", "junction", "timeout")
 TIME_LIMIT_RULES = ("terminate", "truncate")
 CORRIDOR_COLUMNS = 60
-"""Longest corridor that is drawn position by position in a line of text."""
+"""The longest corridor that is drawn position by position in a line of text."""
 
 
 class TMazeState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     cue: Int[Array, ""]
     position: Int[Array, ""]
@@ -35,7 +35,7 @@ class TMazeState(NamedTuple):
 
 
 class TMaze(Environment):
-    """Remember one bit, seen in the first observation only, to the end of a corridor.
+    """Remember one bit, seen only in the first observation, to the end of a corridor.
 
     Positions run from 0 to corridor_length - 1, the junction. The observation is, in order:
 
@@ -45,33 +45,34 @@ class TMaze(Environment):
                                  corridor length 257 on, as many as the junction needs
         distractors  6 numbers   independent fair bits, fresh each step; 0 in the first
 
-    all 0 or 1. Nothing marks the junction but its own Gray code. Actions: 0 up, 1 down, 2 left,
-    3 right. In the corridor left and right walk (walls cost nothing extra), up and down idle. At
-    the junction up and down turn and end the episode, left and right idle: there is no way back.
-    Every step costs 0.1 except the turn, which gives +4 if it is the cue's and -1 if not.
-    Any other integer as an action idles, because a compiled program cannot refuse it.
+    all 0 or 1. Only its own Gray code marks the junction. Actions: 0 up, 1 down, 2 left, 3 right.
+    In the corridor left and right walk (walls cost nothing extra), and up and down do nothing. At
+    the junction up and down turn and end the episode, and left and right do nothing: there is no
+    way back. Every step costs 0.1 except the turn, which gives +4 if it is the cue's and -1 if not.
+    Any other integer does nothing, because a compiled program cannot refuse it.
 
-    Metrics: "success" (right turn), "junction" (reached it, turned or not), "timeout"; each 0 or
-    1, so that success = 0 tells a wrong turn (junction = 1, timeout = 0) from a time-out.
+    Metrics: "success" (correct turn), "junction" (reached it, turned or not), "timeout"; each 0 or
+    1. If success = 0, they distinguish a wrong turn (junction = 1, timeout = 0) from a time-out.
 
     Args:
-        corridor_length: number of positions, at least 2. The shortest episode has as many steps;
-            the cue has to be kept for one step less.
+        corridor_length: number of positions, at least 2. The shortest episode has this many steps,
+            and the cue has to be kept for one step less.
         time_limit: steps after which an episode ends without a turn.
-        on_time_limit: "terminate" ends it as the turn does, with nothing to follow (as
-            published); "truncate" lets the learner complete the return with a value.
-        shown_length: show positions as in a shorter corridor of this length, each of them for
-            several places: nothing of an observation then tells the corridor from that one, but
-            the cue has to be kept for longer. 0 shows them as they are.
+        on_time_limit: "terminate" ends the episode as the turn does, with nothing to follow (as
+            published); "truncate" lets the learner bootstrap from a value.
+        shown_length: show positions as in a shorter corridor of this length, each for several
+            positions: observations then do not differ from those of the shorter corridor, but the
+            cue has to be kept for longer. 0 shows the true positions.
 
     Raises:
         UserError: a length below 2, a limit below 1, an unknown `on_time_limit`, a shown length
             above the length.
 
-    Source: Pramanik (2023), section 5.1.1, after Bakker (2001), with what the thesis leaves open
-    taken from the authors' published code: the time limit and its ending the episode, the order
-    of the bits, and the distractors that are 0 in the first observation (the thesis: random "at
-    each timestep"). Deviation: corridors of 257 and longer, which the published 8 bits refuse.
+    Source: Pramanik (2023), section 5.1.1, after Bakker (2001). What the thesis leaves open is
+    taken from the authors' published code: the time limit, which ends the episode, the order of the
+    bits, and the distractors that are 0 in the first observation (the thesis: random "at each
+    timestep"). Deviation: corridors of length 257 and more, which the published 8 bits do not
+    allow.
     """
 
     corridor_length: int = eqx.field(static=True)
@@ -119,7 +120,7 @@ class TMaze(Environment):
 
     @property
     def shortest(self) -> int:
-        """Steps to the junction and the turn, or those of the limit."""
+        """Steps to the junction and the turn, or the time limit."""
         return min(self.corridor_length, self.time_limit)
 
     @property
@@ -127,7 +128,7 @@ class TMaze(Environment):
         return Box(0.0, 1.0, (self.observation_size,), np.float32)
 
     def draw(self, rng: np.random.Generator, number: int) -> dict[str, int]:
-        """The cue: for the same seed that of the published environment."""
+        """The cue: the same as in the published environment for the same seed."""
         return {"cue": int(rng.integers(2))}
 
     def force(self, drawn: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
@@ -187,7 +188,7 @@ class TMaze(Environment):
         # The word of cue 0 is 0b01, that of cue 1 is 0b10.
         width = position_bits(self.shown_length)
         if self.shown_length < self.corridor_length:
-            # Rounded down: the junction alone shows the code of the shown corridor's junction.
+            # Rounded down: only the junction shows the code of the shorter corridor's junction.
             position = position * (self.shown_length - 1) // (self.corridor_length - 1)
         shifts = np.concatenate([np.arange(n)[::-1] for n in (CUE_BITS, width, DISTRACTOR_BITS)])
         index = np.arange(self.observation_size)
@@ -198,12 +199,12 @@ class TMaze(Environment):
 
 
 def position_bits(corridor_length: int) -> int:
-    """How many bits the position takes in the observation: 8, or what the junction needs."""
+    """How many bits the position takes in the observation: 8, or as many as the junction needs."""
     return max(8, (corridor_length - 1).bit_length())
 
 
 def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) -> None:
-    """Refuses impossible settings, and warns of a maze that nobody can solve in time."""
+    """Refuses impossible settings, and warns of a maze that cannot be solved in time."""
     require_at_least("corridor_length", corridor_length, 2, LONGEST_EPISODE)
     require_at_least("time_limit", time_limit, 1, LONGEST_EPISODE)
     require_choice("on_time_limit", on_time_limit, TIME_LIMIT_RULES)
@@ -212,7 +213,7 @@ def check_settings(corridor_length: int, time_limit: int, on_time_limit: str) ->
             f"time_limit {time_limit} is shorter than corridor_length {corridor_length}: the turn "
             f"is step {corridor_length} at the earliest, so no episode can succeed",
             UserWarning,
-            stacklevel=2,  # beyond is Equinox, and the command line would show a line of it
+            stacklevel=2,  # one level up is Equinox, and the command line would show a line of it
         )
 
 

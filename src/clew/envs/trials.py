@@ -1,7 +1,7 @@
 """Trials: several episodes with the same draw of a task, through which an agent keeps its memory.
 
-An agent that is trained on trials learns to learn: it finds out in a trial's first episodes what
-the task has drawn, and uses it in the later ones (Duan et al., 2016; Wang et al., 2016).
+An agent trained on trials learns to learn: in a trial's first episodes it finds out what the task
+has drawn, and in the later ones it uses that (Duan et al., 2016; Wang et al., 2016).
 """
 
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ from clew.envs.base import (
 from clew.errors import UserError, require_at_least
 
 MOST_GROUPS = 10
-"""Returns by the place in the trial: those of more episodes are averaged in so many groups."""
+"""Returns by position in the trial: those of more episodes are averaged in this many groups."""
 NEXT_EPISODE = 0x7269616C
-"""Folded into a step's key for what opens a trial's next episode."""
+"""Folded into a step's key to open a trial's next episode."""
 COUNTED = ("return", "length")
 """Metrics that are summed over a trial's episodes; the others are averaged."""
 
@@ -38,7 +38,7 @@ def episode_groups(episodes: int) -> list[range]:
 
 
 def return_names(episodes: int) -> tuple[str, ...]:
-    """The metrics of returns by the place in the trial: "return_1"; of a group "return_1_10"."""
+    """The metrics of returns by position in the trial: "return_1", or "return_1_10" for a group."""
     return tuple(
         f"return_{g[0] + 1}" if len(g) == 1 else f"return_{g[0] + 1}_{g[-1] + 1}"
         for g in episode_groups(episodes)
@@ -46,39 +46,41 @@ def return_names(episodes: int) -> tuple[str, ...]:
 
 
 class TrialState(NamedTuple):
-    """The task's state, and what is counted about the running trial."""
+    """The task's state, and the counters of the running trial."""
 
     env: EnvState
     first: tuple[EnvState, Observation]
-    """What opened the trial."""
+    """The state and observation that opened the trial."""
     episode: Int[Array, ""]
-    """Which one is running, from 0."""
+    """The running episode, from 0."""
     ended: Bool[Array, ""]
     """The last step ended an episode, and the next one of the trial is open."""
     earned: Float[Array, ""]
-    """In the running episode."""
+    """The return so far in the running episode."""
     returns: Float[Array, " groups"]
     """Summed over the episodes of each group."""
     metrics: Metrics
-    """The task's own, summed over the episodes."""
+    """The task's own metrics, summed over the episodes."""
 
 
 class Trials(Wrapper):
-    """Makes one episode, for the agent, of the episodes of a trial; `trial_episodes`.
+    """Joins the episodes of a trial into one episode for the agent; `trial_episodes`.
 
-    A trial is a number of the task's episodes in which what the task drew at the trial's beginning
-    stays (`Environment.next_in_trial`). For the agent it is one episode: `start` at its beginning
-    alone, so that a memory keeps its state, and discounting goes through the ends in between. The
-    step that ends an episode, by termination or truncation, gives its reward and the first
-    observation of the next episode; the final observation is not shown. The last end terminates
-    the trial, however that episode ended: nothing follows, because the trial is the task.
+    A trial is a number of the task's episodes that share what the task drew at the trial's
+    beginning (`Environment.next_in_trial`). For the agent it is one episode: `start` is set only at
+    its beginning, so a memory keeps its state, and discounting continues across the ends in
+    between. The step that ends an episode, by termination or truncation, returns its reward and the
+    first observation of the next episode; the final observation is not shown. The last end
+    terminates the trial, however that episode ended: nothing follows, because the trial is the
+    task.
 
-    Metrics: "return" and, by the stream, "length" of the whole trial; "return_1", "return_2", ...
-    of each of its episodes, or with more than 10 episodes the mean of each of 10 groups,
-    "return_1_10" for the first of 100; and the task's own metrics, averaged over the episodes.
+    Metrics: "return" and, from the stream, "length" of the whole trial; "return_1", "return_2", ...
+    of each of its episodes, or with more than 10 episodes the mean of each of 10 groups, such as
+    "return_1_10" for the first of 100 episodes; and the task's own metrics, averaged over the
+    episodes.
 
     Args:
-        env: the task itself, not one with wrappers, which go around.
+        env: the task itself, without wrappers, which go around the trials.
         episodes: of a trial, at least 2.
 
     Raises:
@@ -115,14 +117,14 @@ class Trials(Wrapper):
     def stepped(
         self, before: TrialState, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[TrialState, Transition]:
-        """Goes on with the trial's next episode where one ended."""
+        """Continues with the trial's next episode where one ended."""
         over = transition.terminated | transition.truncated
         last = before.episode + 1 >= self.episodes
         goes_on = over & ~last
         again = self.env.next_in_trial(before.first, jax.random.fold_in(key, NEXT_EPISODE))
         now, observation = choose(goes_on, again, (state, transition.observation))
         earned = before.earned + transition.reward
-        whole = transition.metrics.get("return", earned)  # a task may know it better
+        whole = transition.metrics.get("return", earned)  # a task may report it itself
         after = TrialState(
             env=now,
             first=before.first,
@@ -168,7 +170,7 @@ class Trials(Wrapper):
 
 
 class SeparateState(NamedTuple):
-    """The task's state, and where the trial stands."""
+    """The task's state, and the progress of the trial."""
 
     env: EnvState
     first: tuple[EnvState, Observation]
@@ -176,10 +178,10 @@ class SeparateState(NamedTuple):
 
 
 class SeparateEpisodes(Wrapper):
-    """The same trials, but every episode is one for the agent too; `trial_memory=False`.
+    """The same trials, but every episode is an episode for the agent; `trial_memory=False`.
 
-    The control for `Trials`: the memory begins anew with each episode, and each episode has a
-    return of its own, so that nothing of what a trial's first episodes show can be used.
+    The control for `Trials`: the memory is reset in each episode, and each episode has its own
+    return, so nothing that a trial's first episodes show can be used later.
 
     Args:
         env: the task itself.
@@ -231,6 +233,5 @@ def require_task(env: Environment, episodes: int) -> None:
     require_at_least("trial_episodes", episodes, 2)
     if isinstance(env, Wrapper):
         raise UserError(
-            f"trials go around the task itself, inside of other wrappers; this is a "
-            f"{type(env).__name__}"
+            f"trials go around the task itself, inside other wrappers; got a {type(env).__name__}"
         )

@@ -38,7 +38,7 @@ from clew.errors import Settings, UserError, require_at_least, require_fraction,
 from clew.names import METRICS
 
 DISTURBANCE = 0x6E6F6973
-"""What keys and seeds are joined with for the numbers of noise and flicker."""
+"""Combined with keys and seeds for the random numbers of noise and flicker."""
 INFO = "info"
 """The value of `action_mask` for Gymnasium's `info`."""
 FOR_JAX = (
@@ -61,7 +61,7 @@ NEEDED = {
     "reward_gamma": "normalise_rewards",
     "video_folder": "video_every",
 }
-"""Settings of `WrapperConfig` that change nothing without another one."""
+"""Settings of `WrapperConfig` that have no effect without another one."""
 
 
 @dataclass(frozen=True)
@@ -71,85 +71,84 @@ class WrapperConfig(Settings):
     In this order: frame_skip, time_limit, trials and video around each environment; then, for all
     of them together, action_mask, keep, noise, normalise_observations, flicker, previous and
     previous_action on observations, and normalise_rewards, reward_scale, reward_clip on rewards.
-    The "return" and "length" in a step's metrics are those of the environment's own rewards, and of
-    the agent's steps.
+    The "return" and "length" in a step's metrics count the environment's own rewards and the
+    agent's steps.
     """
 
     frame_skip: int = 1
-    """Times that every action is taken; the rewards are summed, and an end stops it, as does an
-    action mask that no longer allows the action."""
+    """How many times every action is repeated; the rewards are summed. The repetition stops at the
+    end of an episode, and when an action mask no longer allows the action."""
     time_limit: int | None = None
-    """Truncate episodes after this many of the agent's steps, besides what the environment does by
-    itself; None for no further limit."""
+    """Truncate episodes after this many of the agent's steps, in addition to the environment's own
+    limits; None for no further limit."""
     trial_episodes: int = 1
-    """Episodes of a trial (RL^2), in which what the task drew at its beginning stays and the agent
-    keeps its memory; it sees its previous action and reward, and whether an episode has just ended.
-    For the agent a trial is one episode. 1 for no trials."""
+    """Number of episodes in a trial (RL^2), which share what the task drew at its beginning and
+    through which the agent keeps its memory; the agent sees its previous action and reward, and
+    whether an episode has just ended. For the agent a trial is one episode. 1 for no trials."""
     trial_memory: bool = True
-    """False is the control: the same trials, with a memory that begins anew in each episode."""
+    """False is the control: the same trials, with a memory that is reset in each episode."""
     keep: tuple[int, ...] | None = None
     """Indices of the entries of a vector observation that the agent sees, in this order; None for
     all. (0, 2) hides CartPole's velocities."""
     noise: float = 0.0
     """Standard deviation of normal noise on every entry of float observations (Boxes, not pictures
-    or categories), in their units, drawn anew at each step and not cut to the space's limits. It
-    belongs to the task: evaluation has it too, and a policy that is loaded or exported adds
-    none."""
+    or categories), in their units, drawn at each step and not clipped to the space's limits. It
+    belongs to the task: evaluation has it too, and a loaded or exported policy adds none."""
     flicker: float = 0.0
-    """Probability with which an observation is blank, all of it 0, at each step alone (Hausknecht
-    and Stone, 2015, arXiv 1507.06527: 0.5). It belongs to the task as noise does."""
+    """Probability that an observation is blank, all 0, independently at each step (Hausknecht and
+    Stone, 2015, arXiv 1507.06527: 0.5). It belongs to the task, like noise."""
     normalise_observations: bool = False
-    """Shift and scale every entry of float observations to mean 0 and deviation 1 over all
+    """Shift and scale every entry of float observations to mean 0 and standard deviation 1 over all
     observations so far, of all environments. Frozen in evaluation; kept in checkpoints."""
     observation_clip: float = 10.0
-    """Normalised observations beyond this many deviations are cut off."""
+    """Clip normalised observations at this many standard deviations."""
     normalise_rewards: bool = False
     """Divide rewards by the root mean square of the discounted return so far, R_t = r_t +
     reward_gamma R_{t-1}. Frozen in evaluation; kept in checkpoints."""
     reward_gamma: float = 0.99
-    """Discount of the return that normalise_rewards divides by; the agent's, usually."""
+    """Discount of the return by which normalise_rewards divides; usually the agent's."""
     reward_scale: float = 1.0
     """Multiply rewards by this, after normalise_rewards."""
     reward_clip: float | None = None
-    """Cut rewards off at plus and minus this, last of all; None for no limit."""
+    """Clip rewards at plus and minus this, after everything else; None for no limit."""
     previous: bool = False
     """Show the agent its previous action and reward: the observation becomes a dict with
-    "observation" (or the environment's own names), "previous_action" (one-hot; a Box as it is)
-    and "previous_reward" (as the agent learns from it); both 0 at an episode's start. Trials
-    have them in any case, and "previous_ended" besides: 1 where an episode of the trial has just
-    ended, else 0."""
+    "observation" (or the environment's own names), "previous_action" (one-hot; a Box as it is) and
+    "previous_reward" (as the agent learns from it); both 0 at an episode's start. Trials always
+    have them, and also "previous_ended": 1 where an episode of the trial has just ended, otherwise
+    0."""
     previous_action: bool = False
-    """Show the agent its previous action as `previous` does, but no reward: that may say whether
-    an answer was right."""
+    """Show the agent its previous action as `previous` does, but not the reward, which may reveal
+    whether an answer was right."""
     action_mask: str | None = None
-    """Where an environment says which actions are allowed: info, for its info["action_mask"], or
-    the name of an entry of its Dict observation, which the agent then sees only as a mask; None
-    for nowhere. A task in JAX that masks its actions needs no setting."""
+    """Where an environment gives its action mask: info, for info["action_mask"], or the name of an
+    entry of its Dict observation, which the agent then sees only as a mask; None for no mask. A JAX
+    task that masks its actions needs no setting."""
     show_action_mask: bool = False
-    """Let the agent's encoder read the action mask as well, as one more entry."""
+    """Let the agent's encoder read the action mask as well, as an additional entry."""
     metrics: tuple[str, ...] = ()
-    """Numbers in the `info` of an episode's last step that are reported beside its return and
-    length, by their keys: success, for instance."""
+    """Keys of numbers in the `info` of an episode's last step that are reported beside its return
+    and length, for example success."""
     video_every: int = 0
     """Film every n-th episode of the first environment as a GIF; 0 for none."""
     video_folder: str = "videos"
-    """Where the films go."""
+    """The folder for the films."""
 
     @property
     def changed(self) -> dict[str, Any]:
-        """The settings that are not their defaults."""
+        """The settings that differ from their defaults."""
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         usual = {field.name: field.default for field in dataclasses.fields(self)}
         return {name: value for name, value in given.items() if value != usual[name]}
 
     @property
     def trials(self) -> bool:
-        """Whether the agent keeps its memory over the episodes of a trial."""
+        """Whether the agent keeps its memory across the episodes of a trial."""
         return self.trial_episodes > 1 and self.trial_memory
 
     @property
     def shows_previous(self) -> tuple[str, ...]:
-        """Names of what the agent sees of its previous step, if anything."""
+        """The entries in which the agent sees its previous step, if any."""
         if self.trials:
             return PREVIOUS_ACTION, PREVIOUS_REWARD, PREVIOUS_ENDED
         if self.previous:
@@ -161,10 +160,7 @@ class WrapperConfig(Settings):
         require_at_least("video_every", self.video_every, 0)
         require_at_least("trial_episodes", self.trial_episodes, 1)
         if not self.trial_memory and self.trial_episodes == 1:
-            raise UserError(
-                "trial_memory=False is for trials of several episodes: give trial_episodes, 2 or "
-                "more"
-            )
+            raise UserError("trial_memory=False needs trials: give trial_episodes, 2 or more")
         if self.time_limit is not None:
             require_at_least("time_limit", self.time_limit, 1)
         require_rate("noise", self.noise)
@@ -186,32 +182,32 @@ class WrapperConfig(Settings):
                 f"are reported in any case; got {self.metrics}"
             )
         if self.action_mask == "":
-            raise UserError("action_mask must be info or the name of an entry, it is empty")
+            raise UserError("action_mask must be info or the name of an entry, got an empty string")
         if self.video_every and not self.video_folder:
-            raise UserError("video_every needs a video_folder, it is empty")
+            raise UserError("video_every needs a video_folder, got an empty string")
 
     def require_no_single(self, name: str) -> None:
-        """Refuses what goes around single environments, where they came together already.
+        """Refuses wrappers of single environments for a vector environment.
 
         Raises:
-            UserError: frame_skip, time_limit, trial_episodes or video_every is set.
+            UserError: if frame_skip, time_limit, trial_episodes or video_every is set.
         """
         wanted = {"frame_skip": self.frame_skip > 1, "time_limit": self.time_limit is not None}
         wanted |= {"trial_episodes": self.trial_episodes > 1, "video_every": self.video_every > 0}
         for setting, asked in wanted.items():
             if asked:
                 raise UserError(
-                    f"{setting} goes around single environments, and {name} is a vector "
-                    "environment: build it in there"
+                    f"{setting} wraps single environments, but {name} is a vector environment: "
+                    "apply it inside"
                 )
 
 
 def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) -> spaces.Space:
-    """The space of what the agent observes through the wrappers.
+    """The space of the agent's observations through the wrappers.
 
     Raises:
-        UserError: keep, noise, normalise_observations or flicker does not fit the observation, or
-            a name is taken.
+        UserError: if keep, noise, normalise_observations or flicker does not fit the observation,
+            or a name is taken.
     """
     space = kept(space, config.keep)
     if config.noise:
@@ -236,7 +232,7 @@ def with_noise(space: spaces.Space) -> spaces.Space:
 
 
 def _with_floats(setting: str, space: spaces.Space, limit: float) -> spaces.Space:
-    """The space with this limit, upwards and downwards, of its float Boxes."""
+    """The space with its float Boxes limited to plus and minus this limit."""
     if not any(map(is_float_box, parts_of(space))):
         raise UserError(f"{setting} finds no float Box in {space}")
     return _changed(
@@ -248,7 +244,7 @@ def with_blanks(space: spaces.Space) -> spaces.Space:
     """The space of observations that may be blank.
 
     Raises:
-        UserError: a part of it is no Box: a category of number 0 would be one like another.
+        UserError: if a part of it is not a Box: category 0 would look like any other category.
     """
 
     def blank(name: str, part: spaces.Space) -> spaces.Space:
@@ -262,7 +258,7 @@ def with_blanks(space: spaces.Space) -> spaces.Space:
 def _changed(
     space: spaces.Space, change: Callable[[str, Any], spaces.Space], name: str = BARE
 ) -> spaces.Space:
-    """The space with a change of each part, by its name, also in a Dict within a Dict."""
+    """The space with each part changed by name, including nested Dicts."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: _changed(part, change, key) for key, part in space.items()})
     return change(name, space)
@@ -276,10 +272,10 @@ def _box(box: spaces.Box, low: Any, high: Any) -> spaces.Box:
 def with_previous(
     space: spaces.Space, actions: spaces.Space, shown: tuple[str, ...], clip: float | None
 ) -> spaces.Dict:
-    """The space of what is observed beside what is shown of the previous step.
+    """The space of observations with the entries of the previous step.
 
     Raises:
-        UserError: a name is taken.
+        UserError: if a name is taken.
     """
     named = named_spaces(space)
     limit = np.inf if clip is None else clip
@@ -290,7 +286,7 @@ def with_previous(
     }
     for name in shown:
         if name in named:
-            raise UserError(f"previous adds {name!r}, which the environment observes already")
+            raise UserError(f"previous adds {name!r}, which the environment already observes")
         named[name] = added[name]
     return spaces.Dict(named)
 
@@ -299,14 +295,14 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
     """A JAX task with a run's wrappers around it.
 
     Raises:
-        UserError: impossible settings, settings that do not fit the task, or those that only
+        UserError: for impossible settings, settings that do not fit the task, or settings that only
             Gymnasium environments take.
     """
     config.validate()
     for setting in config.changed:
         if setting not in FOR_JAX:
             raise UserError(
-                f"{setting} wraps Gymnasium environments, and {name} is written in JAX, which "
+                f"{setting} wraps Gymnasium environments, but {name} is a JAX task, which "
                 f"takes {', '.join(FOR_JAX)}; see its own options"
             )
     if config.trial_episodes > 1:
@@ -315,7 +311,7 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
     if config.action_mask is not None:
         env = MaskEntry(env, config.action_mask)
     if config.show_action_mask and not env.masks_actions:
-        raise UserError(f"show_action_mask needs a mask, and {name} has none")
+        raise UserError(f"show_action_mask needs a mask, but {name} has none")
     if config.keep is not None:
         env = KeptEntries(env, config.keep)
     if config.noise or config.flicker:
@@ -328,14 +324,14 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
 class KeptEntries(Wrapper):
     """Shows some entries of a vector observation; `keep` of `WrapperConfig`.
 
-    There are no pictures of its steps: the task draws from whole observations.
+    Its steps have no pictures: the task draws them from whole observations.
 
     Args:
         env: the task.
         keep: indices of the entries, in the order in which they are shown.
 
     Raises:
-        UserError: no vector observation, or it has no such entry.
+        UserError: if it is not a vector observation, or has no such entry.
     """
 
     keep: tuple[int, ...] = eqx.field(static=True)
@@ -367,7 +363,7 @@ class KeptEntries(Wrapper):
 class NoiseAndFlicker(Wrapper):
     """Adds noise to observations, and blanks some; `noise` and `flicker` of `WrapperConfig`.
 
-    There are no pictures of its steps, since most tasks draw them from what is observed.
+    Its steps have no pictures, since most tasks draw them from observations.
 
     Args:
         env: the task.
@@ -375,8 +371,8 @@ class NoiseAndFlicker(Wrapper):
         flicker: the probability of a blank observation, 0 for none.
 
     Raises:
-        UserError: an impossible number, no float observation for noise, or one that cannot be
-            blank.
+        UserError: for an impossible number, noise without float observations, or observations that
+            cannot be blank.
     """
 
     noise: float = eqx.field(static=True)
@@ -402,7 +398,7 @@ class NoiseAndFlicker(Wrapper):
         return state, self._disturbed(seen, key)
 
     def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        """As it is: an episode that somebody else has drawn is shown undisturbed at first."""
+        """The unchanged observation: an episode that was opened elsewhere starts undisturbed."""
         return state, observation
 
     def stepped(
@@ -426,7 +422,7 @@ class NoiseAndFlicker(Wrapper):
         return seen
 
     def _noisy(self, space: spaces.Space, seen: Any, keys: Iterator[Array]) -> Any:
-        """What is seen of a space, under noise; a key for each float Box."""
+        """An observation with noise; takes a key for each float Box."""
         if isinstance(space, spaces.Dict):
             return {name: self._noisy(part, seen[name], keys) for name, part in space.items()}
         if not is_float_box(space):
@@ -436,7 +432,7 @@ class NoiseAndFlicker(Wrapper):
 
 
 class Allowed(NamedTuple):
-    """A task's state and what is allowed in it."""
+    """A task's state and its action mask."""
 
     env: EnvState
     mask: Bool[Array, " n"]
@@ -445,14 +441,15 @@ class Allowed(NamedTuple):
 class MaskEntry(Wrapper):
     """Makes an entry of a Dict observation the action mask; `action_mask` of `WrapperConfig`.
 
-    The entry is no longer observed. Of what remains a single entry "observation" has no name.
+    The entry is no longer observed. If only an entry "observation" remains, it replaces the dict.
 
     Args:
         env: the task.
-        entry: the name; not 0 is allowed.
+        entry: its name; non-zero means allowed.
 
     Raises:
-        UserError: no such entry, or one of another shape, or the task has a mask already.
+        UserError: if there is no such entry, it has the wrong shape, or the task already has a
+            mask.
     """
 
     entry: str = eqx.field(static=True)
@@ -516,12 +513,12 @@ class ScaledReward(Wrapper):
 
     Args:
         env: the task.
-        scale: what rewards are multiplied by, above 0.
+        scale: the factor of rewards, above 0.
         clip: c, above 0; None for no limit.
 
     Raises:
-        UserError: an impossible number, or the task is inside of `PreviousStep`, which
-            shows rewards as they are learned from.
+        UserError: for an impossible number, or a task that contains `PreviousStep`, which must show
+            rewards as the agent learns from them.
     """
 
     scale: float = eqx.field(static=True)
@@ -530,7 +527,7 @@ class ScaledReward(Wrapper):
     def __init__(self, env: Environment, scale: float = 1.0, clip: float | None = None):
         WrapperConfig(reward_scale=scale, reward_clip=clip).validate()
         if isinstance(env, PreviousStep):
-            raise UserError("ScaledReward belongs inside of PreviousStep, not around it")
+            raise UserError("ScaledReward belongs inside PreviousStep, not around it")
         self.scale, self.clip = scale, clip
         super().__init__(env)
         self.metric_names = (*(n for n in env.metric_names if n != "return"), "return")
@@ -541,12 +538,12 @@ class ScaledReward(Wrapper):
     def stepped(
         self, before: Earned, state: EnvState, transition: Transition, action: Array, key: Array
     ) -> tuple[Earned, Transition]:
-        """The reward that the agent learns from, and the sum of the task's own."""
+        """The reward that the agent learns from, and the sum of the task's own rewards."""
         total = before.total + transition.reward
         reward = transition.reward * self.scale
         if self.clip is not None:
             reward = jnp.clip(reward, -self.clip, self.clip)
-        metrics = {"return": total} | transition.metrics  # a wrapper within may know it better
+        metrics = {"return": total} | transition.metrics  # an inner wrapper may report it itself
         return Earned(state, total), transition._replace(reward=reward, metrics=metrics)
 
     def task_state(self, state: Earned) -> Any:
@@ -554,9 +551,9 @@ class ScaledReward(Wrapper):
 
 
 def earned_so_far(env: Environment, state: Any) -> Any:
-    """The sum of a task's own rewards before a step, of the state of all its wrappers then.
+    """The sum of a task's own rewards before a step, from the state with all wrappers.
 
-    None where agents learn from just these.
+    None if agents learn from exactly these rewards.
     """
     while isinstance(env, Wrapper):
         if isinstance(env, ScaledReward):
@@ -568,18 +565,18 @@ def earned_so_far(env: Environment, state: Any) -> Any:
 class PreviousStep(Wrapper):
     """Shows the agent its previous action, reward and more; `previous` of `WrapperConfig`.
 
-    The observation becomes a dict of "observation" (or the task's own names) and of what is shown:
-    "previous_action" (one-hot, joined for a MultiDiscrete; a Box or MultiBinary as it is),
+    The observation becomes a dict of "observation" (or the task's own names) and the shown entries:
+    "previous_action" (one-hot, concatenated for a MultiDiscrete; a Box or MultiBinary as it is),
     "previous_reward" [1] and, with trials, "previous_ended" [1], 1 where the action ended an
     episode of the trial. All are 0 where an episode opens. The final observation of a truncated
-    episode shows what led to it.
+    episode shows the step that led to it.
 
     Args:
         env: the task; with other rewards, `ScaledReward` goes inside.
-        shown: names of what is shown; "previous_ended" needs `Trials` inside.
+        shown: the entries to show; "previous_ended" needs `Trials` inside.
 
     Raises:
-        UserError: the task observes something of these names already.
+        UserError: if the task already observes entries with these names.
     """
 
     shown: tuple[str, ...] = eqx.field(static=True)
@@ -590,7 +587,7 @@ class PreviousStep(Wrapper):
 
     @property
     def observation_space(self) -> spaces.Dict:
-        """A dict of Boxes and of what the task observes."""
+        """A dict of Boxes and of the task's observations."""
         clip = self.env.clip if isinstance(self.env, ScaledReward) else None
         return with_previous(self.env.observation_space, self.action_space, self.shown, clip)
 

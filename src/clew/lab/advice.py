@@ -1,7 +1,7 @@
-"""Which memory for what, by what rows of `results/` show; `clew advise` and docs/which-memory.md.
+"""Which memory for which task, from the rows in `results/`; `clew advise`, docs/which-memory.md.
 
-The advice is `advice.toml`, one table for each kind of thing that may have to be remembered, and
-`scores.csv`, which `benchmarks.which_memory` writes from the rows. What is not known is said so.
+The advice is in `advice.toml`, with one table for each kind of thing to remember, and in
+`scores.csv`, which `benchmarks.which_memory` writes from the rows. Unknowns are marked as such.
 """
 
 import csv
@@ -17,78 +17,77 @@ from clew.errors import UserError, unknown_name
 from clew.files import with_tuples
 
 USUAL = ("gru", "lstm", "none")
-"""Memories that stand beside the highest scores."""
+"""Memories that are shown beside the highest scores."""
 
 SAME_TASK = (
     *("normalise_observations", "observation_clip", "normalise_rewards", "reward_gamma"),
     *("reward_scale", "reward_clip", "video_every", "video_folder", "metrics"),
 )
-"""Wrappers that leave a task what it is."""
+"""Wrappers that do not change what a task asks for."""
 
 
 class Need(NamedTuple):
-    """One kind of thing that may have to be remembered."""
+    """One kind of thing that a task may ask an agent to remember."""
 
     word: str
     """Its name on the command line."""
     title: str
     asks: str
-    """How such a task looks."""
+    """What such a task looks like."""
     tasks: tuple[str, ...]
-    """Names of tasks of this kind, or how they begin."""
+    """Names of tasks of this kind, or their prefixes."""
     advice: str
     why: str
     """What was measured."""
     limits: str
     """What was not."""
     made: str
-    """By which learner, in how many steps, with how many seeds, of agents of which size; empty
-    where there are no rows."""
+    """The learner, steps, seeds and agent size of the evidence; empty if there are no rows."""
     evidence: tuple[str, ...]
-    """Folders of results/, none where there are no rows."""
+    """Folders of results/; none if there are no rows."""
     command: str
-    """The task of these rows, or the nearest that there is."""
+    """The task of these rows, or the nearest one available."""
     compare: tuple[str, ...]
-    """Memories that are worth a comparison on a task of one's own."""
+    """Memories that are worth comparing on a task of your own."""
     words: tuple[str, ...] = ()
-    """Options of `clew train` without which it would make no sense, each with its value."""
+    """Options of `clew train` that such a task requires, each with its value."""
     settings: tuple[str, ...] = ()
-    """Options of `clew train` that make a task one of this kind, whatever it is; or one value of
-    an option."""
+    """Options of `clew train`, or single values of an option, that make any task one of this
+    kind."""
     unless: tuple[str, ...] = ()
-    """Those with which it is none."""
+    """Options with which it is not of this kind."""
     also: tuple[str, ...] = ()
-    """Other words for it."""
+    """Synonyms."""
     far: bool = False
-    """Whether it may have to be held over a whole episode."""
+    """Whether it may have to be remembered over a whole episode."""
 
 
 class Tried(NamedTuple):
-    """One very task that agents were trained on."""
+    """One specific task on which agents were trained."""
 
     name: str
     env: str
     found: str
     """What was measured."""
     made: str
-    """As of a need."""
+    """As in `Need`."""
     evidence: str
     """A folder of results/."""
     compare: tuple[str, ...]
-    """Memories that are worth a comparison there."""
+    """Memories that are worth comparing there."""
     words: tuple[str, ...]
-    """Options of `clew train` that these agents were trained with, each with its value."""
+    """Options of `clew train` with which these agents were trained, each with its value."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """Of the task, which make it this one."""
+    """The task's options that define it."""
     wrappers: Mapping[str, Any] = MappingProxyType({})
-    """Which make it this one."""
+    """The wrappers that define it."""
 
 
 class Score(NamedTuple):
-    """What a memory at its defaults scored where one kind of thing has to be remembered."""
+    """The score of a memory at its defaults where one kind of thing has to be remembered."""
 
     need: str
-    """Its word."""
+    """The need's word."""
     measured: str
     """What the score is."""
     rows: str
@@ -97,13 +96,13 @@ class Score(NamedTuple):
     seeds: int
     mean: float
     low: float
-    """Of a 95% bootstrap interval over the seeds, and `high`; NaN of one seed."""
+    """Lower end of a 95% bootstrap interval over the seeds; NaN, as is `high`, for one seed."""
     high: float
     from_highest: str
-    """Whether Welch's test with Holm's correction tells it from the highest mean at a level of
-    0.05: yes or no; empty where it cannot be asked."""
+    """Whether Welch's test with Holm's correction tells it apart from the highest mean at a level
+    of 0.05: yes or no; empty where there is no test."""
     from_none: str
-    """The same of an agent without memory."""
+    """The same for an agent without memory."""
 
 
 @cache
@@ -113,13 +112,13 @@ def _all() -> dict[str, Any]:
 
 
 def needs() -> list[Need]:
-    """All of them, those with evidence first."""
+    """All needs, those with evidence first."""
     return [Need(**with_tuples(one)) for one in _all()["needs"]]
 
 
 @cache
 def scores() -> list[Score]:
-    """All of them, those of a measure from the highest down."""
+    """All scores, sorted from the highest within each measure."""
     text = (resources.files("clew.lab") / "scores.csv").read_text(encoding="utf-8")
     return [_score(**row) for row in csv.DictReader(text.splitlines())]
 
@@ -129,17 +128,17 @@ def _score(seeds: str, mean: str, low: str, high: str, **words: str) -> Score:
 
 
 def measures_of(need: Need) -> list[list[Score]]:
-    """The scores where it has to be remembered, measure by measure."""
+    """The scores for a need, measure by measure."""
     found = [score for score in scores() if score.need == need.word]
     names = dict.fromkeys(score.measured for score in found)
     return [[score for score in found if score.measured == name] for name in names]
 
 
 def ranking(measure: list[Score]) -> str:
-    """The means of one measure, and which are told apart from the highest and from none.
+    """The means of one measure, and which are told apart from the highest and from no memory.
 
-    Of those that are and those that are not the fewer are named; whose printed mean is the same as
-    that of the highest, or of none, goes without saying.
+    The smaller of the two groups is named; memories whose printed mean equals the highest, or that
+    of no memory, are left out.
     """
     groups: dict[str, list[str]] = {}
     for score in measure:
@@ -160,13 +159,13 @@ def ranking(measure: list[Score]) -> str:
 
 
 def _seeds(measure: list[Score]) -> str:
-    """How many seeds, of the fewest and the most."""
+    """The number of seeds, as a range if it varies."""
     counts = sorted({score.seeds for score in measure})
     return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
 
 
 def tried() -> list[Tried]:
-    """All tasks that agents were trained on."""
+    """All tasks on which agents were trained."""
     return [_tried(**one) for one in _all()["tasks"]]
 
 
@@ -177,7 +176,7 @@ def _tried(wrappers: dict[str, Any] | None = None, **written: Any) -> Tried:
 def tried_on(
     env: str, options: Mapping[str, Any], wrappers: WrapperConfig, defaults: Mapping[str, Any]
 ) -> tuple[list[Tried], list[Tried]]:
-    """What was tried on a task as it is, and with other options of it, whose defaults are given."""
+    """What was tried on this task, and on it with other options; `defaults` are the task's."""
     changed = {name: value for name, value in wrappers.changed.items() if name not in SAME_TASK}
     alike = [one for one in tried() if one.env == env and dict(one.wrappers) == changed]
     whole = {**defaults, **options}
@@ -186,27 +185,27 @@ def tried_on(
 
 
 def need(word: str) -> Need:
-    """The one of this word.
+    """The need with this word.
 
     Raises:
         UserError: for an unknown word, with the nearest one.
     """
     known = {name: one for one in needs() for name in (one.word, *one.also)}
     if len(parts := word.replace(",", " ").split()) > 1:
-        raise UserError(f"needs are words of their own: --need {' '.join(parts)}")
+        raise UserError(f"give needs as separate words: --need {' '.join(parts)}")
     if word.lower() not in known:
         error = unknown_name("need", word, (one.word for one in needs()))
-        raise UserError(f"{error}; clew advise says what they mean")
+        raise UserError(f"{error}; clew advise explains them")
     return known[word.lower()]
 
 
 def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
-    """Those of a task; none for a task that nothing is known of.
+    """The needs of a task; none for an unknown task.
 
     Args:
-        task: its name. Names of needs with a colon are beginnings of those of a bridge: versions
-            and sizes follow.
-        given: options of `clew train` that change what the agent sees, "wrappers.keep", alone and
+        task: its name. A need's task names with a colon are prefixes of a bridge's names, which
+            continue with versions and sizes.
+        given: options of `clew train` that change what the agent sees, alone, "wrappers.keep", and
             with their values, "env_options.num_corridors=1".
     """
 
@@ -225,7 +224,7 @@ def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
 
 
 def for_any() -> tuple[str, ...]:
-    """Memories to compare where it is not known what has to be remembered."""
+    """Memories to compare if it is not known what has to be remembered."""
     return tuple(_all()["for_any"])
 
 
@@ -257,13 +256,13 @@ def page() -> str:
 
 
 def _ranked(measure: list[Score]) -> str:
-    """The means of one measure as a line of a list, with their rows."""
+    """The means of one measure as a list item, with a link to their rows."""
     line = ranking(measure)
     return f"- {line[0].upper()}{line[1:]} ([rows](../results/{measure[0].rows}/README.md))"
 
 
 def _highest() -> str:
-    """The highest scores of the first measure of every need as a table, with the usual ones."""
+    """A table of the highest scores in the first measure of every need, with the usual memories."""
     head = ["need", "measured", "seeds", "highest", "second", "third", *USUAL]
     rows = [head, ["---"] * len(head)]
     for measure in (found[0] for need in needs() if (found := measures_of(need))):
@@ -279,5 +278,5 @@ def _interval(score: Score) -> str:
 
 
 def _anchor(title: str) -> str:
-    """The link to a heading, as the site makes it."""
+    """The anchor of a heading, as the site generates it."""
     return title.lower().replace(",", "").replace(" ", "-")

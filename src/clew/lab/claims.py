@@ -1,8 +1,8 @@
-"""Claims of a publication, held against results: one type, one vocabulary, one table.
+"""Claims of a publication, checked against results: one type, one vocabulary, one table.
 
 A study states its claims as data: a source, a sentence, and a function from its results to
-findings, the comparisons that the claim rests on. The verdicts follow from the numbers by rule;
-nobody writes them.
+findings, the comparisons on which the claim rests. The verdicts follow from the numbers by rule and
+are never written by hand.
 """
 
 import math
@@ -16,7 +16,7 @@ from clew.stats import Comparison, Interval, seeds_needed
 
 HELD, NOT_HELD, UNDECIDED, NOT_RUN = "held", "not held", "undecided", "not run"
 VERDICTS = (HELD, NOT_HELD, UNDECIDED, NOT_RUN)
-"""Everything that can be said of a claim."""
+"""All possible verdicts on a claim."""
 _TONES = {HELD: "good", NOT_HELD: "bad"}
 
 Results = TypeVar("Results")
@@ -24,23 +24,23 @@ Results = TypeVar("Results")
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison that a claim rests on."""
+    """One comparison on which a claim rests."""
 
     comparison: str
     verdict: str
     """One of `VERDICTS`."""
     seeds: str = "–"
-    """How many there were."""
+    """The number of seeds."""
     seen: str = "–"
     """The estimate with its interval."""
     needed: int | None = None
-    """Seeds that would decide, if means and deviations are as seen."""
+    """Seeds that would decide it, if means and deviations are as observed."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The numbers, for the CSV file."""
 
 
 class Judged(NamedTuple):
-    """A claim and what was found."""
+    """A claim and its findings."""
 
     source: str
     text: str
@@ -53,9 +53,9 @@ class Judged(NamedTuple):
 
     @property
     def needed(self) -> int | None:
-        """Seeds that the finding hardest to decide needs.
+        """Seeds needed by the finding that is hardest to decide.
 
-        None if the claim is decided, or if it is not known of one of the undecided findings.
+        None if the claim is decided, or if the number is unknown for one of the undecided findings.
         """
         needed = [found.needed for found in self.findings if found.verdict == UNDECIDED]
         known = [number for number in needed if number is not None]
@@ -73,13 +73,13 @@ class Claim(Generic[Results]):
     """A sentence of a publication that results can support or contradict."""
 
     source: str
-    """Where it stands, for example "Figure 5.2"."""
+    """Where the claim is made, for example "Figure 5.2"."""
     text: str
     find: Callable[[Results], Sequence[Finding]]
-    """The comparisons it rests on; those that were not run are findings too."""
+    """The comparisons on which it rests; those that were not run are findings too."""
 
     def judge(self, results: Results) -> Judged:
-        """The claim beside the results."""
+        """Judges the claim by the results."""
         return Judged(self.source, self.text, self.find(results))
 
 
@@ -91,11 +91,11 @@ def within(interval: Interval | Comparison, low: float, high: float = math.inf) 
 
 
 MOST_SEEDS = 10_000
-"""Seeds beyond which no number is given."""
+"""The largest number of seeds that is reported."""
 
 
 def seeds_that_decide(difference: float, deviation_x: float, deviation_y: float) -> int | None:
-    """Seeds of each group with which such a difference would be seen with a power of 0.8.
+    """Seeds per group with which such a difference would be detected with a power of 0.8.
 
     Returns:
         The number, None if it is above `MOST_SEEDS` or there is no difference.
@@ -109,7 +109,7 @@ def seeds_that_decide(difference: float, deviation_x: float, deviation_y: float)
 def overall(verdicts: Iterable[str]) -> str:
     """The verdict of a claim with several findings.
 
-    It is held if all of them are, and not held if one is not. If all were not run, it was not run;
+    It is held if all of them are, and not held if one is not. If none was run, it was not run;
     anything else is undecided.
     """
     different = set(verdicts)
@@ -119,7 +119,7 @@ def overall(verdicts: Iterable[str]) -> str:
 
 
 def counts(judged: Sequence[Judged]) -> list[tuple[str, str]]:
-    """How many claims have each verdict, for the numbers at the head of a report."""
+    """How many claims have each verdict, for the numbers at the top of a report."""
     verdicts = [claim.verdict for claim in judged]
     first = (str(verdicts.count(HELD)), f"of {len(judged)} claims held")
     return [first, *((str(verdicts.count(v)), v) for v in VERDICTS[1:])]
@@ -132,12 +132,12 @@ def sentence(judged: Sequence[Judged]) -> str:
 
 
 def verdict_on(judged: Sequence[Judged], source: str) -> str:
-    """The verdict on all claims of one source together, for the title of its figure."""
+    """The joint verdict on all claims of one source, for the title of its figure."""
     return overall(claim.verdict for claim in judged if claim.source == source)
 
 
 def verdict_cell(verdict: str, needed: str = "") -> Cell:
-    """A verdict in a table, and what would decide it."""
+    """A table cell with a verdict, and the seeds that would decide it."""
     return Cell(verdict + needed, verdict=_TONES.get(verdict, "open"))
 
 
@@ -148,8 +148,8 @@ def tables(
 
     Args:
         judged: the claims.
-        slug: begins the names of the tables' files.
-        title: of the first table, in front of the outcome.
+        slug: prefix of the names of the tables' files.
+        title: of the first table, before the outcome.
         note: the rule by which a comparison holds.
         details: a note on the comparisons.
     """

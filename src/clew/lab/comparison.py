@@ -1,4 +1,4 @@
-"""Memories or learners side by side on one task: trained, drawn and compared."""
+"""Memories or learners on one task: trained, plotted and compared."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ METRICS = ("success", "return")
 
 
 class Kind(NamedTuple):
-    """What is compared, in words for the page."""
+    """The kind of thing that is compared, in words for the page."""
 
     one: str
     several: str
@@ -49,34 +49,35 @@ LEARNER = Kind(
 
 
 class ComparisonResult(NamedTuple):
-    """What came of it."""
+    """The result of a comparison."""
 
     summaries: dict[str, dict[str, Any]]
-    """Of each memory's, or each learner's, run; with "whole", the means of its learning curves."""
+    """The summary of each memory's, or each learner's, run; "whole" has the means of its learning
+    curves."""
     better: dict[tuple[str, str], Interval]
-    """How probably a seed of the first scores higher than one of the second; with two seeds or
-    more."""
+    """The probability that a seed of the first scores higher than one of the second; with two or
+    more seeds."""
     metric: str
-    """What was compared: success, where the task says what that is, or the return."""
+    """The compared metric: success if the task defines it, otherwise the return."""
     picture: Path
     page: Path
 
 
 def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, TrainConfig]:
-    """The run of every memory; they differ in nothing but the memory.
+    """The run of every memory; the runs differ only in the memory.
 
     Args:
-        config: of all of them. Its name is the folder of the runs; its options of a memory go to
-            those that have them.
-        memories: two names at least, or "package.module:Class"; LABEL= before it is what the
-            memory is called.
+        config: shared by all runs. Its name is the folder of the runs; memory options go to the
+            memories that have them.
+        memories: at least two names or "package.module:Class", each optionally with a label before
+            it, LABEL=.
 
     Returns:
-        Their settings by label, which names the folder of the run, or else by memory.
+        Their settings by label, or by memory without one; it names the folder of the run.
 
     Raises:
-        UserError: for fewer, an unknown or repeated memory, an option that none of them has, or a
-            label that is another memory's name.
+        UserError: for fewer than two, an unknown or repeated memory, an option that none of them
+            has, or a label that is another memory's name.
     """
     named = _labelled(memories)
     kinds = {label: find("memory", memory, MEMORIES) for label, memory in named.items()}
@@ -101,27 +102,27 @@ def settings_of(config: TrainConfig, memories: Sequence[str]) -> dict[str, Train
 
 
 def _labelled(memories: Sequence[str]) -> dict[str, str]:
-    """Memories by what they are called: the label of "label=module:Class", or the name itself."""
+    """Memories by label, from "label=module:Class", or by name."""
     split = [text.rpartition("=") for text in memories]
     _require_several("memories", [memory for *_, memory in split])
     named = {label or memory: memory for label, _, memory in split}
     for label, memory in named.items():
         if label in MEMORIES and memory != label:
-            raise UserError(f"clew has a memory called {label!r}; give {memory} another label")
+            raise UserError(f"clew already has a memory {label!r}; give {memory} another label")
     _require_several("labels", [folder.slug(label or memory) for label, _, memory in split])
     return named
 
 
 def learners_of(config: TrainConfig, learners: Sequence[str]) -> dict[str, TrainConfig]:
-    """The run of every learner, with its own settings; in all else they are alike.
+    """The run of every learner, with its own settings; the runs are otherwise the same.
 
     Args:
-        config: of all of them, with the settings of each; its learner options go to those of the
-            user's own. Its name is the folder of the runs.
-        learners: two names at least, or "package.module:Class".
+        config: shared by all runs, with the settings of each learner; learner options go to the
+            user's own learners. Its name is the folder of the runs.
+        learners: at least two names or "package.module:Class".
 
     Raises:
-        UserError: for fewer, or an unknown or repeated learner.
+        UserError: for fewer than two, or an unknown or repeated learner.
     """
     _require_several("learners", learners)
     for learner in learners:
@@ -155,7 +156,7 @@ def train_once(config: TrainConfig, progress: Progress, *, trust: bool = False) 
     Args:
         config: of the run.
         progress: its listener.
-        trust: consent to import the code that the run to start from names.
+        trust: consent to import the code named by the run to start from.
 
     Raises:
         UserError: if its folder holds a run with other settings.
@@ -180,13 +181,13 @@ def compare(
     """Trains what is not trained yet, and writes compare.png and compare.html beside the runs.
 
     Args:
-        configs: as `settings_of` or `learners_of` gives them.
-        progress: returns the listener of a run for its label.
-        kind: what is compared, for the page.
-        trust: as of `train_once`.
+        configs: as returned by `settings_of` or `learners_of`.
+        progress: returns the listener of a run, given its label.
+        kind: of the compared things, for the page.
+        trust: as in `train_once`.
 
     Raises:
-        UserError: as `train_once`.
+        UserError: as in `train_once`.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     for config in configs.values():
@@ -222,7 +223,7 @@ def compare(
 
 
 def _mean_of_curve(rows: Sequence[Row], metric: str) -> Row:
-    """The mean of every seed's learning curve over its steps, from the first episode's end on."""
+    """The mean of every seed's learning curve over its steps, from the end of the first episode."""
     seeds = [values[np.isfinite(values)] for values in curves(rows, metric).values]
     return over_seeds([float(values.mean()) if values.size else None for values in seeds])
 

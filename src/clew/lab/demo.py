@@ -1,4 +1,4 @@
-"""The demonstration: an agent with memory and one without, on a short T-Maze, in one picture."""
+"""The demonstration: an agent with memory and one without on a short T-Maze, in one picture."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ PICTURE = "demo.png"
 
 
 class Outcome(NamedTuple):
-    """What the demonstration showed."""
+    """The result of the demonstration."""
 
     success: dict[str, Interval]
     """fraction of fresh episodes solved, for each memory"""
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 def settings(run_dir: str | Path = "runs/demo", *, seeds: int = 2) -> dict[str, TrainConfig]:
-    """The two runs of the demonstration, by memory; they differ in nothing but the memory."""
+    """The two runs of the demonstration, by memory; they differ only in the memory."""
     sizes = {"hidden_size": 64, "num_layers": 2}
     options: dict[str, dict[str, Any]] = {
         "arelit": sizes | {"num_heads": 2, "head_size": 32},
@@ -55,10 +55,10 @@ def settings(run_dir: str | Path = "runs/demo", *, seeds: int = 2) -> dict[str, 
 
 
 def measure(path: Path, episodes: int) -> Interval:
-    """The fraction of fresh episodes that a run's agents solve, pooled.
+    """The fraction of new episodes that a run's agents solve, pooled.
 
-    The agents act as they were trained, sampling from their policies. The interval is Wilson's
-    over the episodes: it covers these agents' rate, not that of other seeds.
+    The agents act as in training, sampling from their policies. The interval is Wilson's over the
+    episodes: it is for these agents' rate, not for other seeds.
     """
     result = evaluate(path, episodes=episodes, greedy=False, seed=1)
     rates = result.per_seed["success"]
@@ -69,7 +69,7 @@ def measure(path: Path, episodes: int) -> Interval:
 def run(
     run_dir: str | Path, *, seeds: int, episodes: int, progress: Callable[[str], Progress]
 ) -> Outcome:
-    """Trains both, evaluates both on fresh episodes and draws the picture."""
+    """Trains both, evaluates both on new episodes and draws the picture."""
     paths = {
         memory: train_once(config, progress(LABELS[memory]))
         for memory, config in settings(run_dir, seeds=seeds).items()

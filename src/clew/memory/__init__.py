@@ -1,7 +1,7 @@
-"""Memory models: one file a model, one interface for all.
+"""Memory models: one file per model, one interface for all.
 
-`MEMORIES` is the list of them by name; `make_memory` builds one and checks its options. Of the
-rest of the library it needs only the errors.
+`MEMORIES` lists them by name; `make_memory` builds one and checks its options. The only other part
+of the library that this package imports is `clew.errors`.
 """
 
 import inspect
@@ -101,10 +101,10 @@ __all__ = [
 
 
 def options_of(memory: str | Callable[..., Any]) -> dict[str, Any]:
-    """The options of a memory with their defaults; `inspect.Parameter.empty` where it has none.
+    """A memory's options with their defaults; `inspect.Parameter.empty` where there is none.
 
     Args:
-        memory: one of `MEMORIES`, or a class (or function) of your own with their arguments.
+        memory: one of `MEMORIES`, or a class (or function) of your own with the same arguments.
 
     Raises:
         UserError: if there is no memory of that name.
@@ -116,7 +116,7 @@ def options_of(memory: str | Callable[..., Any]) -> dict[str, Any]:
 
 
 def options_among(memory: str | Callable[..., Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some options that a memory has: of sizes for many memories, its own.
+    """Keeps the options that a memory has, for example of sizes that are given for many memories.
 
     Args:
         memory: as in `options_of`.
@@ -137,13 +137,13 @@ def make_memory(
     Args:
         memory: one of `MEMORIES`, or a class (or function) of your own, which is called like
             them: `memory(input_size, key=key, **options)`.
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        **options: the model's own options; see its class or `clew models NAME`.
+        **options: the model's options; see its class or `clew models NAME`.
 
     Raises:
-        UserError: for an unknown name or option, with the nearest valid ones, for an impossible
-            value, or a class that does not take these arguments or is no memory.
+        UserError: for an unknown name or option (the message gives the nearest valid ones), an
+            impossible value, or a class that is not a memory or does not take these arguments.
     """
     build = _find(memory)
     name = memory if isinstance(memory, str) else _label(build)
@@ -157,18 +157,18 @@ def make_memory(
 
 
 def _number(value: Any) -> Any:
-    """Python's own number for one of NumPy's, as sizes are that are computed from a space."""
+    """Turns a NumPy number, such as a size computed from a space, into a Python number."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def refuse_other_classes(name: str, build: object) -> None:
-    """Raises `UserError` for a class that is no memory."""
+    """Raises `UserError` for a class that is not a memory."""
     if isinstance(build, type) and not issubclass(build, AbstractMemory):
-        raise UserError(f"{name} is no memory: expected a class derived from AbstractMemory")
+        raise UserError(f"{name} is not a memory: expected a class derived from AbstractMemory")
 
 
 def require_key(key: Any) -> None:
-    """Raises `UserError` unless `key` is one random key, new or old in its form."""
+    """Raises `UserError` unless `key` is one random key, new-style or old-style."""
     array = isinstance(key, jax.Array | np.ndarray)
     new = array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0
     if not new and not (array and key.dtype == np.uint32 and key.ndim == 1):

@@ -51,7 +51,7 @@ class Vectors(NamedTuple):
 
 
 class WaveInputs(NamedTuple):
-    """What a step reads: its features, and the cosines of the rows of k~ at its time."""
+    """The inputs of a step: its features, and the cosines of the rows of k~ at its time."""
 
     features: Features
     cosines: Float[Array, "*time rows"]
@@ -66,15 +66,16 @@ class ApproximateLinearAttention(Mixer):
         s_t    = (1 - gamma_t) * s_{t-1} + g_t
         a_t    = sum_k w_k v~_t^k (k~_t^k . q_t) / (s_t . q_t / scale + epsilon)   (Eq. 4.22)
 
-    per head, then the heads side by side through one product. Since $0 <= g$ and
-    $|cos| <= 1$, $|k~| <= s$, so that no entry of $a_t$ exceeds $scale sum_k w_k max |v|$.
-    `full_wave` and `odd_wave` have a second vector for each omega, with its sine; then no entry of
-    $a_t$ exceeds $max |v|$.
+    per head; the heads are then concatenated and go through one product. Since $0 <= g$ and
+    $|cos| <= 1$, $|k~| <= s$, so no entry of $a_t$ exceeds $scale sum_k w_k max |v|$. `full_wave`
+    and `odd_wave` have a second vector for each omega, with its sine; then no entry of $a_t$
+    exceeds $max |v|$.
 
     Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 6. Deviations: `epsilon`, and
     the time step, which is an integer modulo the cosines' period. With `carried_time` no episode
-    resets it, and it starts one later, as in the authors' published code: outputs then depend on
-    what came before an episode, unless frequencies are multiples of pi, or have cosine and sine.
+    resets it, and it starts one step later, as in the authors' published code: outputs then depend
+    on what came before an episode, unless the frequencies are multiples of pi or have both cosine
+    and sine.
     """
 
     norm: LayerNorm
@@ -99,7 +100,7 @@ class ApproximateLinearAttention(Mixer):
         )
 
     def decay(self, inputs: WaveInputs) -> tuple[Vectors, Vectors]:
-        """What a step keeps of k~ and v~, whatever the row, and what it adds to each row."""
+        """The factors by which a step keeps k~ and v~, the same for all rows, and what it adds."""
         f, cosines = inputs
         gamma = outer(f.gamma_map, f.gamma)
         g = gamma * outer(f.key_map, f.key)
@@ -147,13 +148,13 @@ class ApproximateLinearAttention(Mixer):
     def read_chunks(
         self, state: Vectors, inputs: WaveInputs, starts: Bool[Array, " time"]
     ) -> Chunk:
-        """Some steps by matrix products."""
+        """Several steps by matrix products."""
         vectors = (state.keys, state.values)
         last, a = chunkwise.read_vectors(vectors, *inputs, starts, self._constants())
         return Vectors(*last), a
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What is kept at every step."""
+        """The factors that are kept at every step."""
         return gate_maps(self.features, self.norm(xs), joint=False)
 
     def _constants(self) -> AReLiTConstants:
@@ -161,12 +162,12 @@ class ApproximateLinearAttention(Mixer):
         return AReLiTConstants(tuple(waves.weights.tolist()), waves.scale, self.epsilon)
 
     def _ticks(self, tick: Int[Array, ""], starts: Bool[Array, " time"]) -> Int[Array, " time"]:
-        """The times of all steps at once, which count from 1, modulo the period."""
+        """The times of all steps, counted from 1, modulo the period."""
         resets = jnp.zeros_like(starts) if self.carried_time else starts
         return (count_positions(tick, resets)[0] + 1) % len(self.waves(self.r).table)
 
     def _cosines(self, tick: Int[Array, "*time"]) -> Float[Array, "*time rows"]:
-        """Of the rows of k~, of which the normaliser is one more if no wave is constant."""
+        """The cosines of the rows of k~; the normaliser is an extra row if no wave is constant."""
         waves = self.waves(self.r)
         first = np.ones((len(waves.table), 0 if waves.constant else 1))
         table = np.concatenate([first, waves.table], axis=1)
@@ -180,18 +181,18 @@ class AReLiT(LayerStack):
         y = gate_1(x, relu(attention(norm(x))))        in each layer
         out = gate_2(y, relu(mlp(norm(y))))
 
-    with `ApproximateLinearAttention` and the GRU gate. The cost of a step and the state do not
-    grow with the length of an episode: (r + 1)(eta + 1) heads head_size numbers a layer, with
-    `odd_wave`, none of whose waves is the normaliser, eta heads head_size more.
+    with `ApproximateLinearAttention` and the GRU gate. The cost of a step and the state size do not
+    grow with the length of an episode: a layer holds (r + 1)(eta + 1) heads head_size numbers, and
+    eta heads head_size more with `odd_wave`, none of whose waves is the normaliser.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        r: number of intervals of the approximation, which has r + 1 vectors.
+        r: number of intervals of the approximation, which uses r + 1 vectors.
         frequencies: "half_wave", "full_wave" or "odd_wave"; see `clew.memory.parts.oscillators`.
-        options: those of `gated_stack`.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -199,13 +200,14 @@ class AReLiT(LayerStack):
     Source: Pramanik (2023), Algorithm 6 and section 4.2; Parisotto et al. (2020) for the layer;
     Tallec and Ollivier (2018) for `chrono`.
 
-    Deviations: the thesis's frequencies hold every cosine twice and alias with period r (at r = 1
-    the layer is an average of gated values, whatever keys and queries are), so the default is
-    `half_wave`, which has the same number of vectors, all distinct, and twice the period. The
-    scale is the one that follows from Eq. 4.6; Eq. 4.22 is a fourth of it. Relu before each gate
-    and after the embedding follow the published code, as does that all products for keys, queries,
-    values and gates start as one orthogonal matrix; the thesis is silent. What that code does
-    otherwise is `clew.lab.studies.tmaze.models.PublishedAReLiT`.
+    Deviations: the thesis's frequencies contain every cosine twice and alias with period r (at r =
+    1 the layer is an average of gated values, whatever the keys and queries), so the default is
+    `half_wave`, which has the same number of vectors, all distinct, and twice the period. The scale
+    is the one that follows from Eq. 4.6; Eq. 4.22 has a fourth of it. The relus before each gate
+    and after the embedding follow the published code, and so does the initialisation of all
+    products for keys, queries, values and gates as one orthogonal matrix; the thesis says nothing
+    about either. `clew.lab.studies.tmaze.models.PublishedAReLiT` has the other differences of that
+    code.
     """
 
     @takes_options_of(gated_stack, chrono=256)

@@ -1,4 +1,4 @@
-"""The one interface of every memory, and the helpers that all of them share."""
+"""The interface of every memory, and the helpers that they share."""
 
 import abc
 import functools
@@ -15,7 +15,7 @@ from clew.errors import UserError, one_line
 from clew.memory.parts.maps import MemoryMap
 
 State = PyTree[Array]
-"""What a memory carries from one observation to the next: arrays without batch or time axis."""
+"""What a memory carries from one observation to the next: arrays without a batch or time axis."""
 
 _ANY: State = {}
 """In place of a state that was not given."""
@@ -33,11 +33,11 @@ class AbstractMemory(eqx.Module):
     maps states [batch, ...], inputs [time, batch, in] and starts [time, batch] to the final
     states and outputs [time, batch, out].
 
-    `start` says that the observation opens an episode: the state becomes `init_state()`
-    *before* the observation is read, by selection and not by multiplication, so that nothing
-    of the old state passes, not even a NaN. Starts may fall anywhere in a chunk.
+    `start` says that the observation opens an episode: the state becomes `init_state()` *before*
+    the observation is read. It is selected, not multiplied, so that nothing of the old state leaks
+    through, not even a NaN. Starts may fall anywhere in a chunk.
 
-    A memory never stops a gradient; the learner does, at the edge of a chunk.
+    A memory never stops a gradient; the learner does so, at the edge of a chunk.
     """
 
     input_size: eqx.AbstractVar[int]
@@ -70,17 +70,17 @@ class AbstractMemory(eqx.Module):
     def unroll_with_metrics(
         self, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
     ) -> tuple[State, Float[Array, "time out"], dict[str, Float[Array, " time"]]]:
-        """`unroll`, and metrics of how every observation was read.
+        """`unroll`, with metrics on how every observation was read.
 
-        A learner logs their means, and adds "ponder_cost" to its loss if its config says so.
+        A learner logs the means, and adds "ponder_cost" to its loss if its config says so.
         """
         return *self.unroll(state, xs, starts), {}
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
         """How one episode is read, by name; mostly for `clew inspect`.
 
-        Optional: attention weights, gates, factors by which something is kept, each as `MemoryMap`
-        describes. Empty by default.
+        Optional: attention weights, gates and decay factors, each as `MemoryMap` describes. Empty
+        by default.
 
         Args:
             xs: an episode's observations; the state before it is `init_state()`.
@@ -88,7 +88,7 @@ class AbstractMemory(eqx.Module):
         return {}
 
     def refresh(self, state: State) -> State:
-        """Rebuilds what the state holds that was derived from the parameters.
+        """Rebuilds the parts of the state that were derived from the parameters.
 
         Call it after every change of the parameters. Only memories with a key/value cache hold
         such arrays; for the others this is the identity.
@@ -96,15 +96,15 @@ class AbstractMemory(eqx.Module):
         return state
 
     def compact(self, state: State) -> State:
-        """What must be stored of a state that is read from again later: for replay.
+        """The part of a state that replay must store in order to continue from it later.
 
-        `refresh(expand(compact(state)))` reads on as `state` does, with unchanged parameters. By
-        default all of it; a memory that holds what `refresh` rebuilds leaves that out.
+        With unchanged parameters, `refresh(expand(compact(state)))` continues as `state` does. The
+        default is the whole state; a memory leaves out what `refresh` rebuilds.
         """
         return state
 
     def expand(self, compacted: State) -> State:
-        """A state for `refresh`, from what `compact` left of one."""
+        """A state for `refresh`, from the output of `compact`."""
         return compacted
 
 
@@ -114,7 +114,7 @@ def select(start: Bool[Array, ""], fresh: State, state: State) -> State:
 
 
 def count_floats(tree: PyTree) -> int:
-    """The floating-point numbers in a tree's arrays, or in shapes of them; a complex one is two."""
+    """Counts the floats in a tree of arrays or of their shapes; a complex number counts as two."""
     kinds = jax.Array | np.ndarray | jax.ShapeDtypeStruct
     arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, kinds)]
     each = {1: jnp.floating, 2: jnp.complexfloating}
@@ -129,7 +129,7 @@ def count_floats(tree: PyTree) -> int:
 def scan_steps(
     memory: AbstractMemory, state: State, xs: Float[Array, "time in"], starts: Bool[Array, " time"]
 ) -> tuple[State, Float[Array, "time out"]]:
-    """`step` scanned over a chunk: what `unroll` must equal, and a valid `unroll` by itself."""
+    """Scans `step` over a chunk: `unroll` must equal it, and it is a valid `unroll` itself."""
     return jax.lax.scan(lambda s, inputs: memory.step(s, *inputs), state, (xs, starts))
 
 
@@ -137,12 +137,12 @@ def check_step_input(memory: AbstractMemory, x: Any, start: Any, state: State = 
     """Refuses a wrong observation or start flag, naming both shapes.
 
     Returns:
-        The observation in the type of the parameters, so that no state changes its type.
+        The observation in the dtype of the parameters, so that no state changes its dtype.
 
     Raises:
-        UserError: if `x` is not a floating-point vector of `input_size` numbers, `start` is not
-            one boolean, the state is another memory's or of a narrower type than the parameters, or
-            these are of several types.
+        UserError: if `x` is not a floating-point vector of `input_size` numbers, `start` is not one
+            boolean, the state belongs to another memory or has a narrower dtype than the
+            parameters, or the parameters have several dtypes.
     """
     check_state(memory, state)
     _check_array(memory, "x", x, (memory.input_size,), jnp.floating)
@@ -154,12 +154,12 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
     """Refuses wrong chunks of observations or start flags, naming both shapes.
 
     Returns:
-        The observations in the type of the parameters, so that no state changes its type.
+        The observations in the dtype of the parameters, so that no state changes its dtype.
 
     Raises:
         UserError: if `xs` is not floating-point [time, input_size] with at least one time step,
-            `starts` is not boolean [time] of the same length, the state is another memory's or of a
-            narrower type than the parameters, or these are of several types.
+            `starts` is not boolean [time] of the same length, the state belongs to another memory
+            or has a narrower dtype than the parameters, or the parameters have several dtypes.
     """
     check_state(memory, state)
     time = jnp.shape(xs)[0] if jnp.ndim(xs) else 0
@@ -174,7 +174,7 @@ def check_unroll_input(memory: AbstractMemory, xs: Any, starts: Any, state: Stat
 
 
 def check_episode(memory: AbstractMemory, xs: Any) -> Array:
-    """Refuses wrong observations of an episode, as `check_unroll_input` does those of a chunk."""
+    """Refuses wrong observations of an episode, as `check_unroll_input` does for a chunk."""
     length = len(xs) if isinstance(xs, jax.Array | np.ndarray) and xs.ndim else 0
     return check_unroll_input(memory, xs, np.zeros(length, bool))
 
@@ -194,14 +194,14 @@ def _of_own_type(memory: AbstractMemory, state: State, x: Any) -> Array:
     for kind in {jnp.result_type(leaf) for leaf in jax.tree.leaves(state)}:
         if jnp.issubdtype(kind, jnp.inexact) and jnp.finfo(kind).bits < jnp.finfo(own).bits:
             raise UserError(
-                f"{type(memory).__name__} has parameters of type {own.name} and was given a state "
-                f"of type {kind.name}; begin with its own init_state()"
+                f"{type(memory).__name__} has parameters of type {own.name}, but was given a state "
+                f"of type {kind.name}; start from its own init_state()"
             )
     return jnp.asarray(x, own)
 
 
 def check_state(memory: AbstractMemory, state: State) -> None:
-    """Refuses the state of another memory, or of a batch; only shapes and types are computed.
+    """Refuses the state of another memory or of a batch; only shapes and dtypes are computed.
 
     Raises:
         UserError: naming the shapes of both.
@@ -222,13 +222,13 @@ def check_state(memory: AbstractMemory, state: State) -> None:
         )
     if jax.tree.structure(state) != jax.tree.structure(own):
         raise UserError(
-            f"{expected}; these arrays are nested otherwise, perhaps in lists in place of tuples: "
+            f"{expected}; these arrays are nested differently, perhaps in lists instead of tuples: "
             "jax.tree.unflatten(jax.tree.structure(memory.init_state()), arrays) nests them"
         )
     for wanted, leaf in zip(jax.tree.leaves(own), jax.tree.leaves(state), strict=True):
         kind = jnp.result_type(leaf)
         if _kind(kind) is not _kind(wanted.dtype):
-            raise UserError(f"{expected}, with {wanted.dtype.name}, got {kind.name} in its place")
+            raise UserError(f"{expected}, with {wanted.dtype.name}, got {kind.name} instead")
 
 
 def _kind(dtype: Any) -> Any:

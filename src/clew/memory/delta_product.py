@@ -18,33 +18,33 @@ class DeltaProduct(MixerStack):
         C^j_t = C^{j-1}_t (I - b^j_t k^j_t k^j_t') + b^j_t v^j_t k^j_t'
         y_t = (rmsnorm(C_t q_t) * silu(x_t G)) W_o
 
-    with C = C^n after j = 1 ... n, in the layers of `mixer_stack`. With b = 2 a step reflects what
-    the state holds, and two reflections are a rotation: with n of them the state can follow
-    permutations, as of shuffled cups, that one delta rule cannot. The state is heads head_size^2
-    numbers a layer, and what the convolution still sees, (1 + 2 n) (conv - 1) heads head_size. A
-    chunk is that of the gated delta network, of n times as many steps.
+    with C = C^n after j = 1 ... n, in the layers of `mixer_stack`. With b = 2 a step reflects the
+    contents of the state, and two reflections are a rotation: with n of them the state can track
+    permutations, such as shuffled cups, which a single delta rule cannot. The state of a layer is
+    heads head_size^2 numbers, and the inputs that the convolution still sees, (1 + 2 n) (conv - 1)
+    heads head_size. A chunk is computed as in the gated delta network, with n times as many steps.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
-        num_householder: steps n for every observation; with 1 this is `GatedDeltaNet`.
-        negative_eigenvalues: b from 0 to 2; False for 0 to 1, with which nothing is reflected.
-        conv: steps that the short convolution sees; 0 for none.
+        num_householder: steps n per observation; with 1 this is `GatedDeltaNet`.
+        negative_eigenvalues: whether b goes from 0 to 2; False for 0 to 1, without reflections.
+        conv: width of the short convolution in steps; 0 for none.
         decay: "learned", or "none" for a = 1, the paper's DeltaProduct without a gate.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Siems et al. (2025), "DeltaProduct: improving state-tracking in linear RNNs via
-    Householder products"; that each value has a key and a b of its own, that a is the first step's
-    and b goes to 2 is as in the authors' code, in flash-linear-attention. Deviations: those of
+    Householder products". As in the authors' code, in flash-linear-attention, each value has its
+    own key and b, a belongs to the first step, and b goes up to 2. Deviations: those of
     `GatedDeltaNet`.
     """
 

@@ -55,7 +55,7 @@ class ElmanCell(AbstractCell):
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def offset(self) -> Float[Array, " size"]:
-        """Nothing: one bias says all that two would."""
+        """Zero: one bias does all that two would."""
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def step(
@@ -79,17 +79,17 @@ class Elman(CellStack):
     Shapes: x [input_size] to h [hidden_size]; the state of a layer is h.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         activation: "tanh" or "relu".
-        options: those of `make_cells`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.
 
-    Source: Elman (1990), "Finding structure in time"; that of POPGym (Morad et al., 2023a) is
-    PyTorch's, whose weights start "uniform", as here. Deviations: tanh where Elman has a logistic
-    function, and one bias where PyTorch has the sum of two.
+    Source: Elman (1990), "Finding structure in time"; POPGym (Morad et al., 2023a) uses PyTorch's,
+    whose weights start "uniform", as here. Deviations: tanh where Elman has a logistic function,
+    and one bias where PyTorch has the sum of two.
     """
 
     @takes_options_of(make_cells, init="uniform")

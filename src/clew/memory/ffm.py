@@ -75,7 +75,7 @@ class FFMMixer(DiagonalMixer):
     def read(
         self, state: Complex[Array, "*lead traces contexts"], x: Float[Array, "*lead n"]
     ) -> Float[Array, "*lead n"]:
-        """What l_3 mixes of the state, and the gated skip."""
+        """l_3 of the state, and the gated skip connection."""
         lead = x.shape[:-1]
         parts = [part.reshape(*lead, -1) for part in (state.real, state.imag)]
         z = self.mix(jnp.concatenate(parts, axis=-1).astype(x.dtype))
@@ -84,7 +84,7 @@ class FFMMixer(DiagonalMixer):
         return standardise(z, 1e-5) * gate + skipped * (1.0 - gate)  # the epsilon is PyTorch's
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What is kept of every trace, exp(-|a|), and how far the two gates are open."""
+        """The decay of every trace, exp(-|a|), and how far the two gates are open."""
         xs = self.norm(xs)
         keep = jnp.broadcast_to(jnp.exp(-jnp.abs(self.decay)), (len(xs), len(self.decay)))
         input_gate = jax.nn.sigmoid(jnp.split(self.inputs(xs), 2, axis=-1)[1])
@@ -96,7 +96,7 @@ class FFMMixer(DiagonalMixer):
         }
 
     def _factors(self) -> Complex[Array, "traces contexts"]:
-        """g, by which a step multiplies the state."""
+        """g, the factor by which a step multiplies the state."""
         return polar(-jnp.abs(wide(self.decay))[:, None], wide(self.frequency)[None, :])
 
 
@@ -108,31 +108,31 @@ class FFM(MixerStack):
         z_t = l_3([Re S_t | Im S_t])
         y_t = norm(z_t) * sigmoid(l_4(x_t)) + l_5(x_t) * (1 - sigmoid(l_4(x_t)))
 
-    in the layers of `mixer_stack`, where each l is a product with a bias. How fast a trace fades,
-    and how fast its phases turn, depends on no observation, so that S is a sum of the past over
-    age: its size says what was seen, and its phases when. The state is trace_size context_size
-    complex numbers a layer.
+    in the layers of `mixer_stack`, where each l is a product with a bias. How fast a trace fades
+    and its phases turn does not depend on the observations, so S is a sum over the past by age: its
+    magnitude says what was seen, its phases say when. The state is trace_size context_size complex
+    numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        trace_size: traces, each with its a.
-        context_size: phases, each with its omega.
+        trace_size: number of traces, each with its own a.
+        context_size: number of phases, each with its own omega.
         longest: steps in which the slowest trace fades to a hundredth at the start, and the period
             of the slowest phase.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Morad et al. (2023b), "Reinforcement learning with fast and forgetful memory"; a and
-    omega start evenly spaced, omega by its period, as in the authors' PyTorch code, by which they
+    omega start evenly spaced, omega by its period, as in the authors' PyTorch code, with which they
     compare memories. Their JAX code has a from e to 1e-6 and norm(z_t * sigmoid(l_4(x_t))).
-    Deviations: the cell stands in a residual layer. Nothing is divided by a power of g, as the
-    paper's sums over time are, so that a has no upper limit and a chunk no longest length.
+    Deviations: the cell stands in a residual layer. Unlike in the paper's sums over time, nothing
+    is divided by a power of g, so a has no upper limit and a chunk no maximum length.
     """
 
     @stacks(FFMMixer)

@@ -21,9 +21,9 @@ class FrameStack(AbstractMemory):
     Shapes: x [input_size] to y [hidden_size]; the state [frames - 1, input_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        frames: how many observations k the net sees, its own among them.
+        frames: number of observations k that the net sees, the current one included.
         hidden_size: width of every layer, and of the output.
         num_layers: number of layers n.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
@@ -32,9 +32,9 @@ class FrameStack(AbstractMemory):
         UserError: for a size below 1 or an unknown `init`.
 
     Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning", Methods,
-    with four frames as there. Deviation: the net is dense and not convolutional. POPGym's (Morad et
-    al., 2023a) first makes each frame hidden_size / k numbers wide, has leaky relus, and adds an
-    encoding of the position, which `PositionMLP` has.
+    with four frames as there. Deviation: the net is dense and not convolutional. POPGym's version
+    (Morad et al., 2023a) first projects each frame to hidden_size / k numbers, has leaky relus, and
+    adds an encoding of the position, as `PositionMLP` does.
     """
 
     layers: tuple[Linear, ...]

@@ -19,14 +19,14 @@ from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 Decay = Literal["learned", "none"]
 
 EPSILON = 1e-6
-"""Of the lengths of keys and queries, that of the authors' code."""
+"""Epsilon in the lengths of keys and queries, as in the authors' code."""
 
 
 class GatedDeltaMixer(MatrixMixer):
     """The recurrence of a `GatedDeltaNet` or a `DeltaProduct`, see there.
 
-    `inputs` holds [q | k | v], each [heads, head], and `rates` [a | b], each [heads]; of k, v and b
-    as many as `num_householder`, side by side.
+    `inputs` holds [q | k | v], each [heads, head], and `rates` [a | b], each [heads]; there are
+    `num_householder` of each of k, v and b, side by side.
     """
 
     norm: LayerNorm
@@ -82,7 +82,7 @@ class GatedDeltaMixer(MatrixMixer):
         return self.num_householder
 
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
-        """q, k, v, log a and b; of several steps all decay is the first one's."""
+        """q, k, v, log a and b; with several steps, only the first one decays."""
         parts = jnp.split(jax.nn.silu(read), 1 + 2 * self.num_householder, axis=-1)
         query, *others = (in_heads(part, self.num_heads) for part in parts)
         log_keep, *rates = self._rates(x)
@@ -115,40 +115,41 @@ class GatedDeltaMixer(MatrixMixer):
 
 
 class GatedDeltaNet(MixerStack):
-    """The gated delta network: a matrix of values by keys, in which new values replace old ones.
+    """The gated delta network: a matrix of values by keys whose old values are replaced by new
+    ones.
 
         q, k, v = silu(conv(x W))                   q, k of length 1, per head
         a_t = exp(-A softplus(x_t W_a + c))         b_t = sigmoid(x_t W_b + b)
         C_t = a_t C_{t-1} (I - b_t k_t k_t') + b_t v_t k_t'
         y_t = (rmsnorm(C_t q_t) * silu(x_t G)) W_o
 
-    in the layers of `mixer_stack`. With b = 1 a key's old value is gone and the new one in its
-    place, which a sum cannot do. The state is heads head_size^2 numbers a layer, and what the
+    in the layers of `mixer_stack`. With b = 1 the new value fully replaces a key's old one, which a
+    sum cannot do. The state of a layer is heads head_size^2 numbers, and the inputs that the
     convolution still sees, 3 (conv - 1) heads head_size.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
-        negative_eigenvalues: b from 0 to 2 in place of 1, so that what a key holds can change its
-            sign; states that alternate, as of parity, need it (Grazzi et al., 2024).
-        conv: steps that the short convolution sees; 0 for none.
+        negative_eigenvalues: b from 0 to 2 instead of 1, so that a key's content can change its
+            sign; alternating states, as in parity, need it (Grazzi et al., 2024).
+        conv: width of the short convolution in steps; 0 for none.
         decay: "learned", or "none" for a = 1, which is DeltaNet (Yang et al., 2024a).
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Yang et al. (2024b), "Gated Delta Networks", section 3.1 and Figure 1; Yang et al.
     (2024a), "Parallelizing linear transformers with the delta rule", for the chunks; Dao and Gu
-    (2024) for how A and c begin. Deviations: A starts uniform from 1 to 16, as there, where the
-    authors' code has 0 to 16; values are as wide as keys, where it has twice as wide; and weights
-    start orthogonal.
+    (2024) for the initial A and c. Deviations: A starts uniform from 1 to 16, as in Dao and Gu,
+    where the authors' code has 0 to 16; values are as wide as keys, where that code has them twice
+    as wide; and weights start orthogonal.
     """
 
     @stacks(GatedDeltaMixer)

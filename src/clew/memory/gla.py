@@ -17,14 +17,14 @@ from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, cho
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 ROOT = 16
-"""tau, the root that is taken of the gate; the paper's."""
+"""tau, the root that is taken of the gate, as in the paper."""
 
 
 class GLAMixer(MatrixMixer):
     """The recurrence of a `GLA`, see there.
 
-    `inputs` holds [q | k | v], of keys, keys and values of all heads; `narrow` and `keep` are the
-    two products of the gate.
+    `inputs` holds [q | k | v] of all heads, as wide as keys, keys and values; `narrow` and `keep`
+    are the two products of the gate.
     """
 
     norm: LayerNorm
@@ -97,38 +97,39 @@ def _bias_that_keeps(key: PRNGKeyArray, size: int, longest: int) -> Float[Array,
 
 
 class GLA(MixerStack):
-    """Gated linear attention: a matrix of values by keys, each of whose keys decays by itself.
+    """Gated linear attention: a matrix of values by keys with a decay for every key.
 
         q, k, v = x W
         a_t = sigmoid(x_t W_1 W_2 + b)^{1/16}
         C_t = C_{t-1} diag(a_t) + v_t k_t'
         y_t = (rmsnorm(C_t q_t) * silu(x_t G)) W_o
 
-    per head, in the layers of `mixer_stack`. The state is heads head_size key_size numbers a layer.
+    per head, in the layers of `mixer_stack`. The state is heads head_size key_size numbers per
+    layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a value.
-        key_size: width of a key and a query; the paper's is half of a value's.
+        key_size: width of a key and a query; in the paper, half the width of a value.
         rank: width between W_1 and W_2.
-        chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
-            the biases of a start as all others, and a key falls to 1 / e in about 23 steps.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0 the
+            biases of a start like all others, and a key decays to 1 / e in about 23 steps.
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Yang et al. (2023), "Gated linear attention transformers", Eq. 3 and section 4.4; its
-    chunks divide products of gates, these do not, see `clew.memory.parts.chunkwise`. The authors'
-    code has an RMS norm where the paper has a layer norm, no bias in the gate of the output, and
-    queries divided by sqrt(key_size), which the norm undoes; the first two are the code's here.
-    Deviation: one scale of the norm serves all heads, and weights start orthogonal.
+    chunks divide products of gates, ours do not, see `clew.memory.parts.chunkwise`. The authors'
+    code has an RMS norm where the paper has a layer norm, no bias in the output gate, and queries
+    divided by sqrt(key_size), which the norm undoes; here the first two follow the code. Deviation:
+    one scale of the norm serves all heads, and weights start orthogonal.
     """
 
     @stacks(GLAMixer)

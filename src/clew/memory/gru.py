@@ -27,7 +27,7 @@ from clew.memory.parts.options import takes_options_of
 class GRUCell(AbstractCell):
     """One layer of a `GRU`.
 
-    `recurrent_bias` is c, or with `all_biases` also those of r and z before it, as PyTorch has.
+    `recurrent_bias` is c; with `all_biases` it also has the biases of r and z, as in PyTorch.
     """
 
     inputs: Linear
@@ -61,7 +61,7 @@ class GRUCell(AbstractCell):
         return jnp.zeros(self.size, self.recurrent.weight.dtype)
 
     def offset(self) -> Float[Array, " gates"]:
-        """The biases of the recurrent product; [0 | 0 | c] unless the cell has all of them."""
+        """The biases of the recurrent product; [0 | 0 | c] unless the cell has all three."""
         return jnp.pad(self.recurrent_bias, (3 * self.size - len(self.recurrent_bias), 0))
 
     def step(
@@ -79,7 +79,7 @@ class GRUCell(AbstractCell):
     def maps(
         self, projected: Float[Array, "*lead gates"], product: Float[Array, "*lead gates"]
     ) -> dict[str, MemoryMap]:
-        """What is kept of h, z, and how far the reset gate is open, r."""
+        """The share of h that is kept, z, and how far the reset gate is open, r."""
         r, z, _, _ = self._gates(projected, product)
         return {"z": MemoryMap(z, "keep"), "r": MemoryMap(r, "gate")}
 
@@ -100,19 +100,19 @@ class GRU(CellStack):
     Shapes: x [input_size] to h [hidden_size]; the state of a layer is h.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        chrono: steps that the longest memories last at the start: the biases of z are then
-            log(u - 1) with u uniform from 2 to chrono; with 0 they are as init says.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        chrono: steps that the longest memories last at the start: the biases of z are then log(u -
+            1) with u uniform from 2 to chrono; with 0 they follow init.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Cho et al. (2014), eq. 5-8; Tallec and Ollivier (2018), section 2, for `chrono`.
-    Deviation: the reset gate acts after the product, $r * (h U_n + c)$, as the usual libraries have
-    it; the paper has $(r * h) U_n$. Orthogonal weights are drawn for each gate by itself, as flax
+    Deviation: the reset gate acts after the product, $r * (h U_n + c)$, as in the common libraries;
+    the paper has $(r * h) U_n$. Orthogonal weights are drawn separately for each gate, as flax
     does.
     """
 

@@ -12,7 +12,7 @@ from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
 
 class GTrXL(LayerStack):
-    """The gated Transformer-XL: norms before, relative positions, GRU gates in place of residuals.
+    """The gated Transformer-XL: pre-norm, relative positions, GRU gates instead of residuals.
 
         e = relu(x W + b)
         y = gate_1(x, relu(attention(norm(x))))        in each layer
@@ -24,11 +24,11 @@ class GTrXL(LayerStack):
     their keys and values.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         gate: "gru" as above, or "residual": x + y, without the relu.
         norm: "before" the sublayers, as published; "around", "after" or "none", see `Layer`.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -38,7 +38,7 @@ class GTrXL(LayerStack):
     Deviations: the window is banded in a chunk too, so that acting and learning are one function;
     gradients flow through the hidden states of the chunk (Algorithm 3 stops them at each step,
     Parisotto et al. at each segment); the last layer's output is not cached: nothing reads it.
-    What two published codes do otherwise is in `clew.lab.studies.models.PublishedGTrXL`.
+    `clew.lab.studies.models.PublishedGTrXL` has what two published implementations do differently.
     """
 
     @takes_options_of(window_stack, attention_bias=True)

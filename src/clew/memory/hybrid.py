@@ -14,40 +14,40 @@ from clew.memory.parts.stack import LayerStack, check_sizes
 from clew.memory.transformer_xl import TransformerXL
 
 ATTENTION = "attention"
-"""The layer that is no memory's own: attention over a window, with the norm before it."""
+"""The layer that belongs to no memory: pre-norm attention over a window."""
 
 
 class Hybrid(LayerStack):
-    """Layers of other memories on top of each other, each of the kind that its name says.
+    """A stack of layers of other memories, chosen by name.
 
         e = x W + b
         out = layer_L(... layer_2(layer_1(e)))
 
-    A layer is that of the memory with this name, made with one layer and of the same width: its
-    mixer or attention, its gates and its feed-forward net. "attention" is Transformer-XL's with
-    the norm before it, as beside linear recurrences it usually is. The state is that of all layers.
+    A layer is the one of the memory with this name, built with one layer and the same width: its
+    mixer or attention, its gates and its feed-forward net. "attention" is Transformer-XL's with the
+    norm before it, as is usual beside linear recurrences. The state holds the states of all layers.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        layers: their kinds from the first to the last, "attention" or memories made of layers.
-        layer_options: by kind, what its layers have other than that memory's defaults, for example
+        layers: the kinds from first to last: "attention" or memories made of layers.
+        layer_options: by kind, the options that differ from that memory's defaults, for example
             {"attention": {"window": 64}}.
         hidden_size: width of the residual stream, and of the output.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
-        UserError: for an unknown kind, one without layers, options of a kind that is not there, or
-            an impossible size.
+        UserError: for an unknown kind, one without layers, options for a kind that is not in
+            `layers`, or an impossible size.
 
     Source: De et al. (2024), Griffin, section 2; Yang et al. (2024), Gated Delta Networks, section
-    3.4, for recurrences and attention by turns. Deviation: any order of any kinds.
+    3.4, for alternating recurrences and attention. Deviation: any order of any kinds.
     """
 
     memories: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """Whose layers there are: `clew.memory.MEMORIES`, which gives itself."""
+    """The memories whose layers can be used: `clew.memory.MEMORIES`, which registers itself."""
 
     def __init__(
         self,
@@ -85,27 +85,27 @@ class Hybrid(LayerStack):
 
     @classmethod
     def kinds(cls) -> dict[str, Callable[..., Any]]:
-        """The memories of whose layers there may be one, by the names in `layers`."""
+        """The memories whose layers may be used, by the names in `layers`."""
         others = {name: made for name, made in cls.memories.items() if made is not cls}
         return {ATTENTION: partial(TransformerXL, norm="before"), **others}
 
     def _layer(
         self, kind: str, size: int, key: PRNGKeyArray, options: dict[str, Any]
     ) -> Layer[Any]:
-        """One layer, out of a memory that has no other."""
+        """The only layer of a one-layer memory."""
         known = self.kinds()
         if kind not in known:
             raise unknown_name("kind of layer", kind, known)
         own = {"num_layers", "input_size", "key", "embedding"}
         if options["hidden_size"] != size or own & set(options):
             raise UserError(
-                f"{kind} in layer_options: width, number, input and key are those of the hybrid"
+                f"{kind} in layer_options: width, number, input and key are set by the hybrid"
             )
         check_call(kind, known[kind], size, key=key, num_layers=1, **options)
         made = known[kind](size, key=key, num_layers=1, **options)
         if not isinstance(made, LayerStack):
             raise UserError(
-                f"{kind} is not made of layers that a hybrid can take, which are {ATTENTION}, "
+                f"{kind} is not made of layers that a hybrid can take; those are {ATTENTION}, "
                 "linear attention and mixers"
             )
         return made.layers[0]

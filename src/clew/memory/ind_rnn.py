@@ -80,31 +80,31 @@ class IndRNNCell(StackedCell):
 
 
 class IndRNN(CellStack):
-    """The independently recurrent network: every unit reads of the past only itself.
+    """The independently recurrent network: a unit's only recurrent input is itself.
 
         h_t = relu(x_t W + b + u * h_{t-1}),   |u| <= 2^{1 / T}
 
-    So a gradient reaches back as far as u says, in each unit by itself, and units meet in the layer
-    above. The state of a layer is h.
+    So u alone decides how far back a gradient reaches, separately for each unit; units are combined
+    in the layer above. The state of a layer is h.
 
     Shapes: x [input_size] to h [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         activation: "relu", or "tanh", with which h stays below 1.
-        longest: steps T in which what a unit holds doubles at most.
-        options: those of `make_cells`.
+        longest: steps T in which the content of a unit can at most double.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.
 
     Source: Li et al. (2018), "Independently recurrent neural network", and their cell in PyTorch
     (Sunnydreamrain/IndRNN_pytorch), where u starts uniform from 0 to 1 too. Deviations: there is no
-    batch norm, whose averages would tie episodes together. The bound is part of the equation, so
-    that a u beyond it has no gradient; their training cuts the parameter, to 5^{1 / T} by default,
-    and lets u start below that. POPGym's code (Morad et al., 2023a) cuts it as well, has relu
-    whatever its settings say, and a second bias, uniform from 0 to 1.
+    batch norm, whose averages would couple episodes. The bound is part of the equation, so a u
+    beyond it has no gradient; their training clips the parameter, to 5^{1 / T} by default, and lets
+    u start below that. POPGym's code (Morad et al., 2023a) also clips it, always has relu whatever
+    its settings say, and has a second bias, uniform from 0 to 1.
     """
 
     @takes_options_of(make_cells, num_layers=2)

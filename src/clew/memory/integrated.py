@@ -1,4 +1,4 @@
-"""The Integrated Transformer: GTrXL's gates, ReZero's weight and the Universal one's halting."""
+"""The Integrated Transformer: gates of GTrXL, weight of ReZero, halting of the Universal one."""
 
 from typing import Unpack
 
@@ -17,14 +17,14 @@ class Integrated(AbstractUniversal):
         y = gate_1(u, zeta relu(attention(u)))        in each layer
         s = gate_2(y, zeta relu(mlp(y)))
 
-    with GRU gates, one zeta a layer that starts at 0, halted and blended by `Halting`.
+    with GRU gates and one zeta per layer that starts at 0, halted and blended by `Halting`.
 
-    Shapes: as of `Universal`.
+    Shapes: as in `Universal`.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        options: those of `universal_block`.
+        options: passed to `universal_block`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -32,9 +32,9 @@ class Integrated(AbstractUniversal):
     Source: Makkink (2021), section 3.5 and Algorithm 3.
 
     Deviations: the gates are those of Parisotto et al. (2020), as the thesis says, with the relu
-    before them; Algorithm 3 and the published code have a GRU over time, the code also a residual
-    connection and a norm inside the attention, and a first gate that goes on from the second's
-    state: see `clew.lab.studies.makkink.models.PublishedIntegrated`, and `Universal` as well.
+    before them. Algorithm 3 and the published code have a GRU over time; the code also has a
+    residual connection and a norm inside the attention, and a first gate that continues from the
+    state of the second: see `clew.lab.studies.makkink.models.PublishedIntegrated` and `Universal`.
     """
 
     @takes_options_of(universal_block)

@@ -23,16 +23,16 @@ Summation = Literal["plain", "compensated"]
 
 
 class LinearAttention(Mixer):
-    """Attention with a kernel in the softmax's place, $phi(x) = elu(x) + 1$.
+    """Attention with a kernel instead of the softmax, $phi(x) = elu(x) + 1$.
 
         C_t = C_{t-1} + v_t (x) phi(k_t)        s_t = s_{t-1} + phi(k_t)
         a_t = C_t phi(q_t) / (s_t . phi(q_t) + epsilon)
 
-    per head, then the heads side by side through one product.
+    per head; the heads are then concatenated and go through one product.
 
     In single precision a plain sum of 10^6 keys grows in steps of 1/16: an observation whose phi(k)
-    is below half of that is lost, and after 1.7 10^7 observations one of phi(k) = 1 is. With
-    `summation="compensated"` what rounding takes off a sum is carried to the next addition.
+    is below half of that is lost, and after 1.7 10^7 observations so is one with phi(k) = 1. With
+    `summation="compensated"` the rounding error of a sum is carried to the next addition.
 
     Shapes: x [size] to y [size]. Source: Katharopoulos et al. (2020), Eq. 16-20; Pramanik (2023),
     Algorithm 4; Kahan (1965) for the sum, with the error of Knuth (1969). Deviations: biases,
@@ -66,7 +66,7 @@ class LinearAttention(Mixer):
     def unroll(
         self, state: LinearState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[LinearState, Float[Array, "time n"]]:
-        """A chunk, in square products of some steps each; C is held once for each of them."""
+        """A chunk, in square products of several steps each; C is stored once for each product."""
         inputs = (*self._heads(xs), starts)
         state, attended = scan_pieces(partial(read_piece, self.epsilon), state, inputs, PIECE)
         return state, self.output(attended.reshape(len(xs), -1))
@@ -92,24 +92,23 @@ class LinearTransformer(LayerStack):
 
     then layers with `LinearAttention`.
 
-    Nothing is ever forgotten within an episode, so that the state grows with its length; its size
-    does not: heads head_size (head_size + 1) numbers a layer, or twice that with a compensated sum.
-
-    From about 10^6 steps of an episode on, a plain sum in single precision loses single
-    observations, see `LinearAttention`; a compensated one does not.
+    Nothing is ever forgotten within an episode, so the sums grow with its length; the size of the
+    state does not: heads head_size (head_size + 1) numbers per layer, or twice that with
+    compensated sums. From about 10^6 steps of an episode on, a plain sum in single precision loses
+    individual observations, see `LinearAttention`; a compensated one does not.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         hidden_size: width d of the residual stream, and of the output.
-        num_layers: layers L.
-        num_heads: heads per layer.
-        head_size: width d_h of a head; with elu + 1 also that of the features.
+        num_layers: number of layers L.
+        num_heads: number of heads per layer.
+        head_size: width d_h of a head; with elu + 1 also the width of the features.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         gate: "gru", as in GTrXL, ReLiT and AReLiT, or "residual".
-        norm: "before" the attention and the net, or "after" them.
+        norm: "before" the attention and the feed-forward net, or "after" them.
         epsilon: added to the denominator.
         summation: "plain", as published, or "compensated" for episodes of 10^6 steps and more.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
@@ -118,9 +117,9 @@ class LinearTransformer(LayerStack):
         UserError: for an impossible size or an unknown choice.
 
     Source: Katharopoulos et al. (2020); Pramanik (2023), Algorithm 4. Deviations: the layer is
-    GTrXL's by default, so that the linear transformer, ReLiT, AReLiT and GTrXL differ in their
-    attention alone; Katharopoulos et al. have `gate="residual"` and `norm="after"`. There are no
-    position encodings.
+    GTrXL's by default, so that the linear transformer, ReLiT, AReLiT and GTrXL differ only in their
+    attention; Katharopoulos et al. have `gate="residual"` and `norm="after"`. There are no position
+    encodings.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ LMUState = tuple[Float[Array, " size"], Float[Array, " order"]]
 
 @cache
 def legendre_delay(order: int, theta: int) -> tuple[np.ndarray, np.ndarray]:
-    """A and B of one step of the delay line, whose input is held for the step.
+    """A and B of one step of the delay line, whose input is held constant during the step.
 
         theta dm/dt = A m + B u
         A_{ij} = -(2 i + 1)                        for i < j
@@ -34,7 +34,7 @@ def legendre_delay(order: int, theta: int) -> tuple[np.ndarray, np.ndarray]:
     Legendre polynomials P. A step of this is the exponential of [A B; 0 0] / theta.
 
     Args:
-        order: numbers in m.
+        order: number of entries of m.
         theta: length of the window, in steps.
     """
     i, j = np.arange(order)[:, None], np.arange(order)[None, :]
@@ -77,7 +77,7 @@ class LMUCell(StackedCell):
         self.e_x, self.w_x = draw(keys[0], input_size, 1), draw(keys[1], input_size, size)
         self.e_h, self.w_h = draw(keys[2], size, 1), draw(keys[3], size, size)
         e_m, self.w_m = draw(keys[4], order, 1), draw(keys[5], order, size)
-        # At the start the delay line is left to itself.
+        # At the start nothing feeds the delay line back into itself.
         self.e_m = eqx.tree_at(lambda made: made.weight, e_m, jnp.zeros_like(e_m.weight))
         self.theta = theta
 
@@ -134,26 +134,27 @@ class LMU(CellStack):
         m_t = A m_{t-1} + B u_t                                 (Eq. 4)
         h_t = tanh(W_x x_t + W_h h_{t-1} + W_m m_t)             (Eq. 6)
 
-    A and B are constants, see `legendre_delay`: m is what theta steps of u are in Legendre
-    polynomials. The state of a layer is (h, m), hidden_size + order numbers.
+    A and B are constants, see `legendre_delay`: m holds the last theta steps of u as coefficients
+    of Legendre polynomials. The state of a layer is (h, m), hidden_size + order numbers.
 
     Shapes: x [input_size] to h [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        order: polynomials, the numbers in m; more of them hold faster changes of u.
-        theta: steps that m holds.
-        options: those of `make_cells`.
+        order: number of polynomials, the size of m; more of them represent faster changes of u.
+        theta: number of steps that m holds.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1 or an unknown choice.
 
-    Source: Voelker et al. (2019), "Legendre memory units", Eq. 4, 6 and 7, as POPGym's code numbers
-    them, with a step of the delay line as the authors' code (nengo/keras-lmu) has it, exact for a u
-    that is held for the step. Encoders e start with the variance that they have there and e_m at 0;
-    theta is that of POPGym (Morad et al., 2023a), whose order is the hidden size. Deviations: none
-    in the equations; the kernels W start with variance 1 / in, there with 2 / (in + out).
+    Source: Voelker et al. (2019), "Legendre memory units", Eq. 4, 6 and 7, as numbered in POPGym's
+    code, with a step of the delay line as in the authors' code (nengo/keras-lmu), exact for a u
+    that is constant during the step. The encoders e start with the same variance as there and e_m
+    at 0; theta is that of POPGym (Morad et al., 2023a), whose order is the hidden size. Deviations:
+    none in the equations; the kernels W start with variance 1 / in, in the authors' code with 2 /
+    (in + out).
     """
 
     @takes_options_of(make_cells, init="lecun")

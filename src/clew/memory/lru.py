@@ -50,7 +50,7 @@ class LRUMixer(StateSpaceMixer):
         b = re_b / math.sqrt(2 * size), im_b / math.sqrt(2 * size)
         c = re_c.T / math.sqrt(state), im_c.T / math.sqrt(state)
         super().__init__(b, c, key=keys[4], init=init, activation=activation, backend=backend)
-        # 1 - |lambda|^2, which has digits where |lambda| is nearly 1.
+        # 1 - |lambda|^2, accurate even where |lambda| is nearly 1.
         gap = (1.0 - r_max**2) + (r_max**2 - r_min**2) * (1.0 - _between(keys[5], state))
         self.nu = jnp.log(-0.5 * jnp.log1p(-gap))
         self.theta = jnp.log(max_phase * _between(keys[6], state))
@@ -62,12 +62,12 @@ class LRUMixer(StateSpaceMixer):
 
 
 def _between(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
-    """Uniform between 0 and 1, without both: their logarithms, and those of what is left, exist."""
+    """Uniform between 0 and 1, both excluded, so that log(x) and log(1 - x) are finite."""
     return jnp.clip(0.5 + initial.uniform(key, (size,), 0.5), 1e-6, 1.0 - 1e-6)
 
 
 class LRU(MixerStack):
-    """The linear recurrent unit: complex numbers that decay and turn, each at a rate of its own.
+    """The linear recurrent unit: complex numbers that decay and rotate, each at its own rate.
 
         lambda = exp(-exp(nu) + i exp(theta))
         h_t = lambda * h_{t-1} + exp(gamma) * (B x_t)
@@ -75,30 +75,30 @@ class LRU(MixerStack):
 
     in the layers of `mixer_stack`, with `activation` after y. At the start |lambda|^2 is uniform
     from r_min^2 to r_max^2, the angle of lambda uniform from 0 to max_phase, and exp(gamma) is
-    sqrt(1 - |lambda|^2), with which h keeps the size of its inputs. No rate depends on what is
-    observed. The state is state_size complex numbers a layer.
+    sqrt(1 - |lambda|^2), which keeps h at the scale of its inputs. No rate depends on the
+    observations. The state is state_size complex numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        state_size: complex numbers in h; `hidden_size` if None.
-        r_min: smallest |lambda| at the start; nearer to 1 for longer memories.
+        state_size: number of complex entries of h; `hidden_size` if None.
+        r_min: smallest |lambda| at the start; closer to 1 for longer memories.
         r_max: largest |lambda| at the start.
-        max_phase: largest angle of lambda at the start; small for long, slow memories.
+        max_phase: largest angle of lambda at the start; small for long, slowly changing memories.
         activation: what follows y: "none", "gelu", "half_glu" or "full_glu", see `Activation`.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size, radius or phase, or an unknown choice.
 
-    Source: Orvieto et al. (2023), "Resurrecting recurrent neural networks for long sequences",
-    its stable exponential parameters, ring of eigenvalues and normalisation. B, C and D are normal,
-    of variance 1 / (2 hidden_size) and 1 / state_size for each part, and 1; they, lambda, gamma and
-    the defaults are as in NicolasZucchet/minimal-LRU, which reproduces the paper.
-    Deviation: the paper's layers are a norm, this and a GLU; here a feed-forward net follows.
+    Source: Orvieto et al. (2023), "Resurrecting recurrent neural networks for long sequences", with
+    its stable exponential parametrisation, ring of eigenvalues and normalisation. B, C and D start
+    normal, with variance 1 / (2 hidden_size) and 1 / state_size for each part, and 1; they, lambda,
+    gamma and the defaults are as in NicolasZucchet/minimal-LRU, which reproduces the paper.
+    Deviation: the paper's layers are a norm, this unit and a GLU; here a feed-forward net follows.
     """
 
     @stacks(LRUMixer)

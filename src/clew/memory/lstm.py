@@ -29,7 +29,7 @@ from clew.memory.parts.options import takes_options_of
 class LSTMCell(AbstractCell):
     """One layer of an `LSTM`.
 
-    With `all_biases` the recurrent product has some of its own, as PyTorch's.
+    With `all_biases` the recurrent product has its own biases, as in PyTorch.
     """
 
     inputs: Linear
@@ -95,7 +95,8 @@ class LSTMCell(AbstractCell):
     def maps(
         self, projected: Float[Array, "*lead gates"], product: Float[Array, "*lead gates"]
     ) -> dict[str, MemoryMap]:
-        """What is kept of c, f, and how far the input and output gates are open, i and o."""
+        """The share of c that is kept, f, and how far the input and output gates are open, i and
+        o."""
         i, f, _, o = (sigmoid(x) for x in jnp.split(projected + product, 4, axis=-1))
         return {"f": MemoryMap(f, "keep"), "i": MemoryMap(i, "gate"), "o": MemoryMap(o, "gate")}
 
@@ -110,24 +111,23 @@ class LSTM(CellStack):
     Shapes: x [input_size] to h [hidden_size]; the state of a layer is (c, h).
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        forget_bias: where the forget gate's bias starts; the baseline of Pramanik (2023) has 0,
-            1 keeps the cell longer at the start of training.
+        forget_bias: initial bias of the forget gate; the baseline of Pramanik (2023) has 0, and 1
+            keeps the cell longer at the start of training.
         chrono: steps that the longest memories last at the start: the biases of the forget gate are
-            then log(u - 1) with u uniform from 2 to chrono, those of the input gate their opposite;
-            with 0 they are as forget_bias and init say.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+            then log(u - 1) with u uniform from 2 to chrono, and those of the input gate the
+            negative of it; with 0 they follow forget_bias and init.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
 
     Source: Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000); Tallec
-    and Ollivier (2018), section 2, for `chrono`.
-    Orthogonal weights are drawn for each gate by itself, as flax does: they are twice as large as
-    those of one matrix, and more seeds learn the memory chain (`results/initial-weights`).
-    Deviation: none in the equations.
+    and Ollivier (2018), section 2, for `chrono`. Orthogonal weights are drawn separately for each
+    gate, as flax does: they are twice as large as those of one matrix, and more seeds learn the
+    memory chain (`results/initial-weights`). Deviation: none in the equations.
     """
 
     @takes_options_of(make_cells)
@@ -142,7 +142,7 @@ class LSTM(CellStack):
         **options: Unpack[CellOptions],
     ):
         if chrono and forget_bias:
-            raise UserError(f"forget_bias is for chrono=0, got {forget_bias!r} and {chrono!r}")
+            raise UserError(f"forget_bias needs chrono=0, got {forget_bias!r} and {chrono!r}")
         cell = partial(
             LSTMCell, init_per="gate", forget_bias=forget_bias, chrono=chrono, backend=backend
         )

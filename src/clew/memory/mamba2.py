@@ -20,7 +20,7 @@ from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 class Mamba2Mixer(MatrixMixer):
     """The recurrence of a `Mamba2`, see there.
 
-    `inputs` holds [x | B | C]: x of every head, B and C for all of them.
+    `inputs` holds [x | B | C]: x of every head, B and C shared by all heads.
     """
 
     norm: LayerNorm
@@ -73,7 +73,7 @@ class Mamba2Mixer(MatrixMixer):
         return self.state_size
 
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead wide"]) -> MatrixInputs:
-        """C, B, dt x and dt A, as a query, a key, a value and what is kept."""
+        """C, B, dt x and dt A, as a query, a key, a value and the logarithm of the decay."""
         values, b, c = self._parts(read)
         dt = jax.nn.softplus(self.rates(x))
         shape = (*dt.shape, self.state_size)
@@ -106,7 +106,7 @@ class Mamba2Mixer(MatrixMixer):
 
 
 class Mamba2(MixerStack):
-    """Mamba-2: a state-space model whose steps are as long as the observation says.
+    """Mamba-2: a state-space model whose step length depends on the observation.
 
         [x | B | C] = silu(conv(u_t W))
         dt = softplus(u_t W_d + c)
@@ -114,31 +114,31 @@ class Mamba2(MixerStack):
         y_t = H_t C_t + D x_t
         out = rmsnorm(y_t * silu(u_t Z)) W_o
 
-    for every head, with its own x, dt, A < 0 and D, in the layers of `mixer_stack`; B and C serve
-    all heads, and u is what the layer reads. The state is heads head_size state_size numbers a
-    layer, and what the convolution still sees, (conv - 1) (heads head_size + 2 state_size).
+    for every head, with its own x, dt, A < 0 and D, in the layers of `mixer_stack`; all heads share
+    B and C, and u is the layer's input. The state of a layer is heads head_size state_size numbers,
+    and the inputs that the convolution still sees, (conv - 1) (heads head_size + 2 state_size).
 
     Shapes: u [input_size] to out [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of x of a head, P in the paper.
         state_size: width of B and C, N in the paper.
-        conv: steps that the short convolution sees; 0 for none.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        conv: width of the short convolution in steps; 0 for none.
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Dao and Gu (2024), "Transformers are SSMs", Eq. 2 with the scalar A of section 2.4,
-    and section 7.1 with Figure 6 for the block; how dt and A begin is that of their code: dt from
-    0.001 to 0.1, A from -1 to -16, D at 1. The paper discretises B by dt as the code does, which
-    is Euler's rule. Deviations: one group of B and C, no products of the heads' width that is
-    twice the layer's, a feed-forward net after each block, and weights start orthogonal.
+    Source: Dao and Gu (2024), "Transformers are SSMs", Eq. 2 with the scalar A of section 2.4, and
+    section 7.1 with Figure 6 for the block; dt and A start as in their code: dt from 0.001 to 0.1,
+    A from -1 to -16, D at 1. The paper discretises B by dt as the code does, which is Euler's rule.
+    Deviations: one group of B and C, heads that are not twice as wide in total as the layer, a
+    feed-forward net after each block, and weights start orthogonal.
     """
 
     @stacks(Mamba2Mixer)

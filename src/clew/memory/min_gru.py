@@ -29,33 +29,33 @@ class MinGRUMixer(MinimalMixer):
 
 
 class MinGRU(MixerStack):
-    """The minGRU: a GRU whose gate does not read the state, so that it is parallel in time.
+    """The minGRU: a GRU whose gate does not read the state, so it is parallel in time.
 
         z_t = sigmoid(x_t W_z + b_z)       h~_t = x_t W_h + b_h
         h_t = (1 - z_t) * h_{t-1} + z_t * h~_t
 
-    in the layers of `mixer_stack`. The state is inner_size numbers a layer.
+    in the layers of `mixer_stack`. The state is inner_size numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        inner_size: numbers in h; `hidden_size` if None.
-        candidate: "linear", or "positive" for g(h~) in its place, with g(a) = a + 1/2 where a >= 0
-            and sigmoid(a) elsewhere, as the paper has where it computes with logarithms.
-        chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
-            the biases of z start as all others.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        inner_size: size of h; `hidden_size` if None.
+        candidate: "linear", or "positive" for g(h~) instead, with g(a) = a + 1/2 where a >= 0 and
+            sigmoid(a) elsewhere, as in the paper's version in logarithms.
+        chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0 the
+            biases of z start like all others.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Feng et al. (2024), "Were RNNs all we needed?", its minGRU, and its version in
-    logarithms for "positive". Deviation: no logarithms are taken there: the scan divides by nothing
-    and needs none. The paper's experiments have a short convolution in some of the layers, which is
-    not here.
+    logarithms for "positive". Deviation: "positive" takes no logarithms: the scan divides by
+    nothing and needs none. The short convolution that the paper's experiments have in some layers
+    is left out.
     """
 
     @stacks(MinGRUMixer)

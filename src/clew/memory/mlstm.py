@@ -37,7 +37,7 @@ class MLSTMState(NamedTuple):
 
 
 class MLSTMInputs(NamedTuple):
-    """What the steps of the recurrence read, with a leading axis for time or without."""
+    """The inputs of the recurrence's steps, with or without a leading time axis."""
 
     query: Float[Array, "*time heads key"]
     key: Float[Array, "*time heads key"]
@@ -60,7 +60,7 @@ def advance(
 
 
 def _stabilise(m: Array, log_f: Array, log_i: Array, start: Array) -> tuple[Array, Array]:
-    """m_t of m_{t-1}, and the logarithm of what is kept of C divided by exp(m_{t-1})."""
+    """m_t from m_{t-1}, and the log decay of C divided by exp(m_{t-1})."""
     since = log_f + jnp.where(start, 0.0, m)
     m = jnp.maximum(jnp.maximum(since, log_i), 0.0)
     return m, since - m
@@ -69,11 +69,11 @@ def _stabilise(m: Array, log_f: Array, log_i: Array, start: Array) -> tuple[Arra
 def read_chunk(
     state: MLSTMState, inputs: MLSTMInputs, starts: Bool[Array, " time"], epsilon: float
 ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-    """Some steps by matrix products.
+    """Several steps by matrix products.
 
     A step j weighs exp(w[t, j]) at t, with w[t, j] = log f_{j+1} + ... + log f_t + log i_j, and the
     state before them exp(e[t]), with e[t] = log f_1 + ... + log f_t + m. Then m_t is the largest of
-    w[t, j], e[t] and 0, which is what the steps find.
+    w[t, j], e[t] and 0, as in the steps.
     """
     fine = without_nonfinite(state, inputs, starts)
     (cell, old), (query, key, value, log_f, log_i) = fine.state, fine.inputs
@@ -98,7 +98,7 @@ def advance_chunk(
     starts: Bool[Array, " time"],
     epsilon: float,
 ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-    """A chunk of steps, whose gradient keeps few of their states.
+    """A chunk of steps; the gradient stores few of their states.
 
     Raises:
         UserError: for an unknown form, and for a kernel that cannot be built.
@@ -121,7 +121,7 @@ def advance_chunk(
 def _run_kernel(
     state: MLSTMState, inputs: MLSTMInputs, starts: Bool[Array, " time"], epsilon: float
 ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-    """m of every step first; what f and i are by it is a sum with decay."""
+    """Computes m of every step first; with f and i divided by it the rest is a sum with decay."""
     query, key, value, log_f, log_i = inputs
 
     def one(m: Array, step: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
@@ -237,7 +237,7 @@ def _begin_kept(gates: Linear, num_heads: int, chrono: int, *, key: PRNGKeyArray
 
 
 class MLSTM(MixerStack):
-    """The mLSTM of xLSTM: a matrix of values by keys with exponential gates, and its normaliser.
+    """The mLSTM of xLSTM: a matrix of values by keys with exponential gates and a normaliser.
 
         C_t = f_t C_{t-1} + i_t v_t k_t'
         n_t = f_t n_{t-1} + i_t k_t
@@ -247,35 +247,36 @@ class MLSTM(MixerStack):
         f_t = sigmoid(x_t w_f + b_f)
 
     per head, with v read from x, q and k / sqrt(d) from silu(conv(x)), in the layers of
-    `mixer_stack`. The state has C and n divided by exp(m), with m_t = max(log f_t + m_{t-1},
-    log i_t, 0), so that no i is too large; h~ is the same. It is heads (head_size + 1) head_size
-    + heads numbers a layer, and the (conv - 1) hidden_size that the convolution still sees.
+    `mixer_stack`. The state has C and n divided by exp(m), with m_t = max(log f_t + m_{t-1}, log
+    i_t, 0), so that no i is too large; h~ is unchanged. A layer holds heads (head_size + 1)
+    head_size + heads numbers, and the (conv - 1) hidden_size inputs that the convolution still
+    sees.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
-        conv: steps that the short convolution sees; 0 for none, and for q and k straight from x.
+        conv: width of the short convolution in steps; 0 for none, and for q and k straight from x.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
             the biases of f go from 3 to 6.
-        epsilon: added to the denominator of the divided numbers.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        epsilon: added to the denominator, computed from the divided numbers.
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Beck et al. (2024), "xLSTM", Eq. 19-27 with Eq. 15 for m, and appendix A.4 for the
-    convolution. The paper also allows f = exp; the authors' code has sigmoid alone, which keeps m_t
-    what it is in chunks, and adds epsilon = 1e-6 as here. There m may be negative, and exp(-m),
-    which takes the place of the 1, overflows. Deviations: the heads are normed before o, as in
-    their code; no skip around the cell, and a feed-forward net after each block in place of a block
-    of twice the width; the gates read x, where their code has them read q, k and v with weights
-    that start at 0; and weights start orthogonal.
+    convolution. The paper also allows f = exp; the authors' code has only the sigmoid, with which
+    m_t is the same in chunks, and adds epsilon = 1e-6, as here. In that code m may be negative, and
+    exp(-m), which takes the place of the 1, overflows. Deviations: the heads are normed before o,
+    as in their code; no skip connection around the cell, and a feed-forward net after each block
+    instead of a block of twice the width; the gates read x, where in their code they read q, k and
+    v with weights that start at 0; and weights start orthogonal.
     """
 
     @stacks(MLSTMMixer)

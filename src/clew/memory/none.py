@@ -8,14 +8,14 @@ from clew.memory.parts.blocks import Init, Linear, relu_layers, through_relus
 
 
 class NoMemory(AbstractMemory):
-    """A feed-forward net in a memory's place, the control that every memory is held against.
+    """A feed-forward net instead of a memory: the baseline for every memory.
 
         y_t = relu(... relu(x_t W_1 + b_1) ... W_n + b_n)
 
     Shapes: x [input_size] to y [hidden_size]; the state is empty.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         hidden_size: width of every layer, and of the output.
         num_layers: number of layers n.

@@ -1,4 +1,4 @@
-"""No memory but a clock: a feed-forward net that knows how old its episode is."""
+"""No memory but a clock: a feed-forward net that reads the time step of its episode."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,14 +16,15 @@ class PositionMLP(AbstractMemory):
         e_t = [sin(omega t) | cos(omega t)],   omega_i = 10000^{-2 i / n}
         y_t = relu(... relu([x_t | e_t] W_1 + b_1) ... W_n + b_n)
 
-    The control for tasks whose episodes all run alike: what it solves needs a clock and no memory.
+    A baseline for tasks whose episodes all have the same timing: whatever it solves needs a clock,
+    not a memory.
 
     Shapes: x [input_size] to y [hidden_size]; the state is the position, an integer.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        encoding_size: numbers n in e.
+        encoding_size: size n of e.
         hidden_size: width of every layer, and of the output.
         num_layers: number of layers.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
@@ -32,9 +33,9 @@ class PositionMLP(AbstractMemory):
         UserError: for a size below 1 or an unknown `init`.
 
     Source: Morad et al. (2023a), "POPGym: Benchmarking partially observable reinforcement
-    learning", the positional MLP; Vaswani et al. (2017), section 3.5, for e.
-    Deviations: POPGym's code adds e, weighed by a learned number, to a product of the observation,
-    its slowest sine depends on the longest episode, and its relus are leaky.
+    learning", the positional MLP; Vaswani et al. (2017), section 3.5, for e. Deviations: POPGym's
+    code adds e, weighted by a learned number, to a product of the observation, its slowest sine
+    depends on the longest episode, and its relus are leaky.
     """
 
     layers: tuple[Linear, ...]

@@ -43,8 +43,8 @@ class GatedLinearAttention(Mixer):
         s_t = (1 - gamma_t) * s_{t-1} + gamma_t * k_t
         a_t = C_t q_t / (s_t . q_t + epsilon)
 
-    per head, then the heads side by side through one product. With `decay="joint"`, as in the
-    authors' published code, $D_t = 1 - beta_t (x) gamma_t$.
+    per head; the heads are then concatenated and go through one product. With `decay="joint"`, as
+    in the authors' published code, $D_t = 1 - beta_t (x) gamma_t$.
 
     Shapes: x [size] to y [size]. Source: Pramanik (2023), Algorithm 5. Deviation: `epsilon`.
     """
@@ -66,7 +66,7 @@ class GatedLinearAttention(Mixer):
         )
 
     def decay(self, f: Features) -> tuple[ReLiTState, ReLiTState]:
-        """What a step keeps of C and s, and what it adds; the axes of C are [heads, v, eta, k]."""
+        """The factors by which a step keeps C and s, and what it adds; C is [heads, v, eta, k]."""
         gamma = outer(f.gamma_map, f.gamma)
         gated_k = gamma * outer(f.key_map, f.key)
         beta = f.beta[:, :, None, None]
@@ -93,8 +93,9 @@ class GatedLinearAttention(Mixer):
     def unroll(
         self, state: ReLiTState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[ReLiTState, Float[Array, "time n"]]:
-        """A chunk: products all at once, then the recurrence, which keeps few of its states."""
-        # The joint decay of a pair of steps is no outer product, so no matrix product has it.
+        """A chunk: products all at once, then the recurrence, which stores few of its states."""
+        # The joint decay of a pair of steps is not an outer product, so matrix products cannot
+        # compute it.
         parallel = "chunkwise" if self.decay_of == "separate" else "associative"
         form = choose_form(self.backend, self.features, xs, state, parallel=parallel)
         if form == "kernel":
@@ -107,14 +108,14 @@ class GatedLinearAttention(Mixer):
         return state, self.output(a.reshape(len(xs), -1))
 
     def read_chunks(self, state: ReLiTState, f: Features, starts: Bool[Array, " time"]) -> Chunk:
-        """Some steps by matrix products, with separate decay."""
+        """Several steps by matrix products, with separate decay."""
         last, a = chunkwise.read_outer_products(
             (state.matrix, state.normaliser), f, starts, self.epsilon
         )
         return ReLiTState(*last), a
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What is kept at every step."""
+        """The factors that are kept at every step."""
         return gate_maps(self.features, self.norm(xs), joint=self.decay_of == "joint")
 
 
@@ -125,15 +126,15 @@ class ReLiT(LayerStack):
         y = gate_1(x, relu(attention(norm(x))))        in each layer
         out = gate_2(y, relu(mlp(norm(y))))
 
-    with `GatedLinearAttention` and the GRU gate. The cost of a step and the state do not grow
-    with the length of an episode: eta heads head_size (head_size + 1) numbers a layer.
+    with `GatedLinearAttention` and the GRU gate. The cost of a step and the state size do not grow
+    with the length of an episode: a layer holds eta heads head_size (head_size + 1) numbers.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        options: those of `gated_stack`.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -141,11 +142,11 @@ class ReLiT(LayerStack):
     Source: Pramanik (2023), Algorithm 5 and section 3.3; Parisotto et al. (2020) for the layer;
     Tallec and Ollivier (2018) for `chrono`.
 
-    Deviations: the products have biases; relu before each gate follows the published code, and so
-    does what starts as one orthogonal matrix: the products of every head for keys, queries, values
-    and gates each by itself, which with ten seeds has the best mean on three tasks, by less than
-    shows (`results/initial-weights`). That code's other departures from the thesis are those of
-    `clew.lab.studies.tmaze.models.PublishedReLiT`.
+    Deviations: the products have biases. The relu before each gate follows the published code, and
+    so does the initialisation: each head's products for keys, queries, values and gates start as
+    separate orthogonal matrices, which with ten seeds has the best mean on three tasks, by a
+    difference too small to detect (`results/initial-weights`).
+    `clew.lab.studies.tmaze.models.PublishedReLiT` has that code's other departures from the thesis.
     """
 
     @takes_options_of(gated_stack)

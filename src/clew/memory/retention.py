@@ -50,7 +50,7 @@ class RetentionMixer(MatrixMixer):
         require_at_least("shortest", shortest, 1)
         choose_matrix_form(backend)
         if rotation and head_size % 2:
-            raise UserError(f"rotation turns pairs: it needs an even head_size, got {head_size}")
+            raise UserError(f"rotation turns pairs and needs an even head_size, got {head_size}")
         keys, wide = jax.random.split(key, 3), num_heads * head_size
         self.norm = LayerNorm(size)
         self.inputs = Linear(size, 3 * wide, key=keys[0], init=init, bias=False, blocks=3)
@@ -73,50 +73,51 @@ class RetentionMixer(MatrixMixer):
         return MatrixInputs(query, key / math.sqrt(self.head_size), value, log_keep, turn=turn)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """a of every head, at all steps the same."""
+        """a of every head, the same at all steps."""
         keep = jnp.asarray(np.exp(self._log_keep()), xs.dtype)
         return {"a": MemoryMap(jnp.broadcast_to(keep, (len(xs), self.num_heads)), "keep")}
 
     def _log_keep(self) -> Float[np.ndarray, " heads"]:
-        """log a of every head; -inf where a head lasts one step."""
+        """log a of every head; -inf for a head that lasts one step."""
         with np.errstate(divide="ignore"):
             return np.log1p(-np.exp2(-np.arange(self.num_heads)) / self.shortest)
 
 
 class Retention(MixerStack):
-    """Multi-scale retention: sums of outer products that decay, each head's at its own fixed rate.
+    """Multi-scale retention: decaying sums of outer products, each head with its own fixed rate.
 
         q, k, v = x W
         C_t = a C_{t-1} R + v_t k_t' / sqrt(d)
         y_t = (norm(C_t q_t) * silu(x_t G)) W_o
 
     per head, with a = 1 - 2^{-h} / shortest for head h = 0, 1, ..., in the layers of `mixer_stack`.
-    R turns pairs i of keys by fixed angles 10000^{-2 i / d}, so that a score depends on distance as
-    well. The state is heads head_size^2 numbers a layer.
+    R rotates pairs i of keys by fixed angles 10000^{-2 i / d}, so that a score also depends on
+    distance. The state is heads head_size^2 numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
-        shortest: steps in which the first head's content falls to 1 / e; every further head lasts
-            twice as long. The paper's is 32: a = 1 - 2^{-5-h}.
-        rotation: whether keys turn; needs an even head_size.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        shortest: steps in which the first head's content decays to 1 / e; every further head lasts
+            twice as long. The paper has 32: a = 1 - 2^{-5-h}.
+        rotation: whether keys are rotated; needs an even head_size.
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Sun et al. (2023), "Retentive network", Eq. 3-6 and 8. xPos is its rotation alone, since
-    its growth is the decay. The state turns, and not queries and keys by their positions, which is
-    the same and counts no steps. Deviations: the three ways by which section 2.2 keeps scores small
-    are the one above, 1 / sqrt(d): the others divide by sums that their norm undoes. The authors'
-    code has an RMS norm without a scale where the paper has a group norm, which is here; one scale
-    serves all heads. Values are as wide as keys, and weights start orthogonal.
+    Source: Sun et al. (2023), "Retentive network", Eq. 3-6 and 8. Of xPos only the rotation is
+    used, since its growth is the decay. The state is rotated, instead of queries and keys by their
+    positions, which is equivalent and counts no steps. Deviations: of the three ways in which
+    section 2.2 keeps scores small, only 1 / sqrt(d) above is used: the others divide by sums, which
+    the norm undoes. The authors' code has an RMS norm without a scale where the paper has a group
+    norm, which is used here; one scale serves all heads. Values are as wide as keys, and weights
+    start orthogonal.
     """
 
     @stacks(RetentionMixer)

@@ -1,4 +1,4 @@
-"""ReZero: a Transformer-XL without norms, whose layers begin as the identity."""
+"""ReZero: a Transformer-XL without norms whose layers start as the identity."""
 
 from typing import Unpack
 
@@ -10,22 +10,22 @@ from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
 
 class ReZero(LayerStack):
-    """Residual connections with a learned weight that starts at zero, in the place of norms.
+    """Residual connections with a learned weight that starts at zero, instead of norms.
 
         e = x W + b
         y = x + zeta attention(x)        in each layer
         out = y + zeta mlp(y)
 
-    with one zeta a layer, and `WindowAttention` over t - window .. t of each layer's inputs. At the
-    beginning every layer is the identity: the output is e, and nothing is remembered yet.
+    with one zeta per layer, and `WindowAttention` over t - window .. t of each layer's inputs. At
+    the start every layer is the identity: the output is e, and nothing is remembered yet.
 
     Shapes: x [input_size] to y [hidden_size]; a layer's state is a ring of window + 1 inputs with
     their keys and values.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

@@ -35,7 +35,7 @@ class GriffinState(NamedTuple):
 
 
 class BlockGates(eqx.Module):
-    """[x W_r + b_r | x W_i + b_i] with block-diagonal W: every part of x is read by its own gates.
+    """[x W_r + b_r | x W_i + b_i] with block-diagonal W: every part of x has its own gates.
 
     Shapes: weight [blocks, part, r and i], bias [out]; x [..., blocks part] to [..., out].
     """
@@ -61,7 +61,7 @@ class BlockGates(eqx.Module):
 class GriffinMixer(Mixer):
     """The recurrent block of a `RGLRU`, see there.
 
-    `inputs` holds [u | v], what is remembered and what gates it; `gates` [r | i].
+    `inputs` holds [u | v], the input of the recurrence and its output gate; `gates` [r | i].
     """
 
     norm: LayerNorm
@@ -133,7 +133,7 @@ class GriffinMixer(Mixer):
         return GriffinState(hidden[-1], before), self.output(hidden.astype(dtype) * jax.nn.gelu(v))
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """What is kept at every step, and how far the gate of inputs is open."""
+        """The decay at every step, and how far the input gate is open."""
         u, _ = self._branches(self.norm(xs))
         if self.convolution is not None:
             start = jnp.zeros(len(xs), bool)
@@ -152,10 +152,11 @@ class GriffinMixer(Mixer):
     def _terms(
         self, u: Float[Array, "*lead inner"], dtype: jnp.dtype
     ) -> tuple[tuple[Array, Array], jnp.dtype]:
-        """a_t and sqrt(1 - a_t^2) * (i_t * u_t) in the type of h, and that of the outputs."""
+        """a_t and sqrt(1 - a_t^2) * (i_t * u_t) in the dtype of h, and the dtype of the outputs."""
         (u, log_keep, opened), of_outputs = as_precise(dtype, u.dtype, (u, *self._rates(u)))
         square = -jnp.expm1(2.0 * log_keep)
-        # Where the gate is shut to the last digit nothing is written, and the root has no slope.
+        # Where the gate is closed to the last digit nothing is written, and the root has no
+        # gradient.
         some = square > jnp.finfo(square.dtype).tiny
         root = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
         return (jnp.exp(log_keep), root * opened * u), of_outputs
@@ -165,7 +166,7 @@ def _check_blocks(inner: int, num_blocks: int) -> None:
     require_at_least("num_blocks", num_blocks, 1, MOST_PARTS)
     if inner % num_blocks:
         raise UserError(
-            f"num_blocks must divide the numbers in h, got {num_blocks} blocks and {inner} numbers"
+            f"num_blocks must divide inner_size, got num_blocks {num_blocks} and inner_size {inner}"
         )
 
 
@@ -177,7 +178,7 @@ def _initial_decay(
     for name, radius in {"r_min": r_min, "r_max": r_max}.items():
         require_fraction(name, radius)
         if radius in (0, 1):
-            raise UserError(f"{name} must be between 0 and 1, without both, got {radius!r}")
+            raise UserError(f"{name} must be between 0 and 1, both excluded, got {radius!r}")
     if not r_min < r_max:
         raise UserError(f"r_min must be below r_max, got r_min {r_min!r} and r_max {r_max!r}")
     if chrono:
@@ -190,7 +191,7 @@ def _initial_decay(
 
 
 class RGLRU(MixerStack):
-    """The RG-LRU of Griffin: real numbers that decay, at rates that gates of the input choose.
+    """The RG-LRU of Griffin: real numbers that decay at rates chosen by input-dependent gates.
 
         u = conv(x W_u + b_u)       v = gelu(x W_v + b_v)
         r_t = sigmoid(u_t W_r + b_r)       i_t = sigmoid(u_t W_i + b_i)
@@ -198,36 +199,38 @@ class RGLRU(MixerStack):
         h_t = a_t * h_{t-1} + sqrt(1 - a_t^2) * (i_t * u_t)
         y_t = (h_t * v_t) W_y + b_y
 
-    in the layers of `mixer_stack`, with c = 8: Hawk, and Griffin without attention. The root keeps
-    the size of h, however long it lasts. The state is inner_size numbers a layer, and what the
-    convolution still sees, (conv - 1) inner_size.
+    in the layers of `mixer_stack`, with c = 8: Hawk, or Griffin without attention. The root keeps
+    the scale of h, however long it lasts. The state of a layer is inner_size numbers, and the
+    inputs that the convolution still sees, (conv - 1) inner_size.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        inner_size: numbers in h; `hidden_size` if None. The paper has a third more.
-        num_blocks: blocks of W_r and W_i, each of which reads its own part of u; 1 for whole ones.
-        conv: steps that the short convolution sees; 0 for none.
-        r_min: at the start sigmoid(Lambda)^c, what is kept where r is 1, is uniform from here
-        r_max: to here.
-        chrono: steps that the longest memories last at the start, where r is 1/2, in place of
-            r_min and r_max; see `initial.lasting`. 0 for r_min and r_max.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        inner_size: size of h; `hidden_size` if None. The paper has a third more.
+        num_blocks: number of blocks of W_r and W_i, each of which reads its own part of u; 1 for
+            full matrices.
+        conv: width of the short convolution in steps; 0 for none.
+        r_min: lower end of the uniform distribution of sigmoid(Lambda)^c, the factor that is kept
+            where r is 1, at the start.
+        r_max: its upper end.
+        chrono: steps that the longest memories last at the start, where r is 1/2, instead of r_min
+            and r_max; see `initial.lasting`. 0 to use r_min and r_max.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or radius, or an unknown choice.
 
     Source: De et al. (2024), "Griffin: mixing gated linear recurrences with local attention for
     efficient language models", section 2.4, Eq. 1-4, and its recurrent block; `num_blocks` is that
-    of the authors' code (google-deepmind/recurrentgemma), as many as it has heads. Their code
-    differs: an episode's first input is written with 1 in the place of the root; the root's
-    derivative is at most 1000; and at the start sigmoid(Lambda)^2, and not sigmoid(Lambda)^c, is
-    uniform, from 0.9^2 to 0.999^2, so that its memories are c times as short: about r_min=0.43 and
-    r_max=0.992 here. Deviations: the library's norms and feed-forward net, where the paper has
-    RMSNorm and a gated one; gelu is its approximation by tanh, as in the code.
+    of the authors' code (google-deepmind/recurrentgemma), which has as many as heads. Their code
+    differs: an episode's first input is written with 1 instead of the root; the root's derivative
+    is at most 1000; and at the start sigmoid(Lambda)^2, not sigmoid(Lambda)^c, is uniform, from
+    0.9^2 to 0.999^2, so that its memories are c times as short: about r_min=0.43 and r_max=0.992
+    here. Deviations: the library's norms and feed-forward net, where the paper has RMSNorm and a
+    gated net; gelu is the tanh approximation, as in the code.
     """
 
     @stacks(GriffinMixer)

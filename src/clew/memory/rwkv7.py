@@ -28,18 +28,18 @@ from clew.memory.parts.matrix_recurrence import (
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 
 FASTEST = math.exp(-0.5)
-"""-log w where a key decays most, e^{-1/2}: w is above 0.545."""
+"""-log w where a key decays fastest, e^{-1/2}: w is above 0.545."""
 
 
 class RWKV7State(NamedTuple):
-    """One layer's state: C of every head, and the last input, of which the next one is shifted."""
+    """One layer's state: C of every head, and the last input, for the token shift of the next."""
 
     heads: Matrix
     last: Float[Array, "one n"]
 
 
 class LowRank(eqx.Module):
-    """A and B + c of f(x A) B + c, a net whose hidden layer is narrow."""
+    """f(x A) B + c, a net with a narrow hidden layer."""
 
     narrow: Linear
     wide: Linear
@@ -51,7 +51,8 @@ class LowRank(eqx.Module):
 
 
 class RWKV7Mixer(Mixer):
-    """Time mixing of an `RWKV7`, see there; the shifted inputs are those of r, k, v, d, a and g."""
+    """Time mixing of an `RWKV7`, see there; there is a shifted input for r, k, v, d, a and g
+    each."""
 
     norm: LayerNorm
     shift: TokenShift
@@ -120,7 +121,7 @@ class RWKV7Mixer(Mixer):
     def unroll(
         self, state: RWKV7State, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[RWKV7State, Float[Array, "time n"]]:
-        """A chunk: what is shifted and all products at once, then the recurrence."""
+        """A chunk: shifts and all products at once, then the recurrence."""
         last, shifted = self.shift.unroll(state.last, self.norm(xs), starts)
         terms = self._terms(shifted)
         read, dtype = as_precise(state.heads.dtype, terms.value.dtype, terms)
@@ -141,7 +142,7 @@ class RWKV7Mixer(Mixer):
         return -FASTEST * jax.nn.sigmoid(d), jax.nn.sigmoid(a)
 
     def _terms(self, shifted: Float[Array, "*lead six n"]) -> MatrixInputs:
-        """r, k~, v, log w, and what is erased, of every head."""
+        """r, k~, v, log w, and the erased key, for every head."""
         read = (self.receptance, self.key, self.value)
         r, k, v = (product(shifted[..., i, :]) for i, product in enumerate(read))
         log_keep, rate = self._gates(shifted)
@@ -168,25 +169,25 @@ class RWKV7Mixer(Mixer):
 
 
 def _begin(net: LowRank, bias: np.ndarray) -> LowRank:
-    """What it says at the start, whatever it reads: the first matrix is 0."""
+    """Sets the net's initial output for any input: the first matrix is 0."""
     narrow, offset = jnp.zeros_like(net.narrow.weight), jnp.array(bias, jnp.float32)
     return eqx.tree_at(lambda made: (made.narrow.weight, made.wide.bias), net, (narrow, offset))
 
 
 def _zigzag(num_heads: int, head_size: int) -> np.ndarray:
-    """From -1 to 1 within each head, slowly in the middle."""
+    """Values from -1 to 1 within each head, changing slowly in the middle."""
     line = np.linspace(-1.0, 1.0, head_size) if head_size > 1 else np.zeros(1)
     return np.tile(line * np.abs(line), num_heads)
 
 
 def _initial_shares(size: int) -> Float[np.ndarray, "six n"]:
-    """mu of r, k, v, d, a and g: channels from the last input alone to the present one alone."""
+    """mu of r, k, v, d, a and g: channels from only the last input to only the current one."""
     powers = np.array([0.2, 0.7, 0.7, 0.9, 0.9, 0.2])
     return 1.0 - (np.arange(size) / size) ** powers[:, None]
 
 
 class RWKV7(MixerStack):
-    """RWKV-7: a delta rule with a decay and a rate for every key, of inputs shifted in time.
+    """RWKV-7: a delta rule with a decay and a rate for every key, on inputs shifted in time.
 
         x^c_t = x_t + mu_c * (x_{t-1} - x_t)            for c = r, k, v, d, a, g
         r, k, v = x^r W_r, x^k W_k, x^v W_v
@@ -197,21 +198,21 @@ class RWKV7(MixerStack):
         p_t = norm(C_t r_t) + (r_t . (rho * k~_t)) v_t
         y_t = (p_t * (sigmoid(x^g A_g) B_g)) W_o
 
-    per head, in the layers of `mixer_stack`. What C holds of e is taken away, from every key as
-    much as its a says, and v is added at k~: what is removed and what is written need not be the
-    same key. The state is heads head_size^2 numbers a layer, and the last input, hidden_size.
+    per head, in the layers of `mixer_stack`. The content of C at e is removed, from every key by
+    its share a, and v is added at k~: the removed and the written key may differ. The state of a
+    layer is heads head_size^2 numbers, and the last input, hidden_size.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
+        num_heads: number of heads in a layer.
         head_size: width of a key, a query and a value.
-        rank: width between A and B of w and a; that of the gate is twice as wide.
-        backend: what computes a chunk: "kernel", "chunkwise", "xla" or "auto"; see
+        rank: width between A and B of w and a; for the gate it is twice as wide.
+        backend: how a chunk is computed: "kernel", "chunkwise", "xla" or "auto"; see
             `MatrixBackend`.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -219,9 +220,9 @@ class RWKV7(MixerStack):
     Source: Peng et al. (2025), "RWKV-7 Goose with expressive dynamic state evolution", section 4.1,
     Eq. 3-7, 11-17 and 20-22; mu, xi, alpha, rho, the biases and A_d = A_a = 0 start as in the first
     layer of the authors' code, so that at the start a key lasts from 2 steps to 5,000. Deviations:
-    v is not mixed with that of the first layer (Eq. 8-10), since a layer here reads its input
-    alone; one scale of the norm serves all heads; the feed-forward net is the library's, whose
-    input is not shifted; other weights start orthogonal.
+    v is not mixed with that of the first layer (Eq. 8-10), since a layer here reads only its input;
+    one scale of the norm serves all heads; the feed-forward net is the library's, whose input is
+    not shifted; other weights start orthogonal.
     """
 
     @stacks(RWKV7Mixer)

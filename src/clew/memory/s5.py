@@ -17,7 +17,7 @@ from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.parts.state_space import Activation, StateSpaceMixer, polar, to_complex
 
 SLOWEST = -1e-4
-"""The largest real part of an eigenvalue that is bounded, that of the authors' code."""
+"""The largest real part of a bounded eigenvalue, as in the authors' code."""
 
 
 class S5Mixer(StateSpaceMixer):
@@ -63,7 +63,7 @@ class S5Mixer(StateSpaceMixer):
         self.bounded = bounded
 
     def transition(self) -> tuple[Complex[Array, " state"], Complex[Array, " state"]]:
-        """exp(Lambda dt), and (exp(Lambda dt) - 1) / Lambda, where near numbers never cancel."""
+        """exp(Lambda dt), and (exp(Lambda dt) - 1) / Lambda, computed without cancellation."""
         real, imag, step = wide(self.real), wide(self.imag), jnp.exp(wide(self.log_step))
         real = jnp.minimum(real, SLOWEST) if self.bounded else real
         log_radius, angle = real * step, imag * step
@@ -76,8 +76,9 @@ class S5Mixer(StateSpaceMixer):
 def hippo_normal(size: int) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues -1/2 + i w of the normal part of HiPPO-LegS, one of each conjugate pair.
 
-    The matrix, -1/2 on its diagonal and -sqrt((2n+1) (2k+1)) / 2 below it, that with the opposite
-    sign above it, is skew but for the diagonal: w and the vectors are those of a Hermitian one.
+    The matrix has -1/2 on its diagonal, -sqrt((2n+1) (2k+1)) / 2 below it, and the same with the
+    opposite sign above it. It is skew-symmetric except for the diagonal, so w and the vectors are
+    those of a Hermitian matrix.
 
     Args:
         size: of the matrix; even.
@@ -85,8 +86,8 @@ def hippo_normal(size: int) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         w [size / 2], all positive, and the vectors [size, size / 2].
 
-    Source: Smith et al. (2023), on how Lambda begins, and their code (`make_DPLR_HiPPO`); Gu et al.
-    (2022) for the normal part.
+    Source: Smith et al. (2023), for the initial Lambda, and their code (`make_DPLR_HiPPO`); Gu et
+    al. (2022) for the normal part.
     """
     root = np.sqrt(np.arange(size) + 0.5)
     below = np.tril(np.outer(root, root), -1)
@@ -97,7 +98,7 @@ def hippo_normal(size: int) -> tuple[np.ndarray, np.ndarray]:
 def _in_blocks(
     matrix: Float[Array, "n state"], vectors: np.ndarray
 ) -> tuple[Float[Array, "n half"], Float[Array, "n half"]]:
-    """Real and imaginary part of a matrix times a block-diagonal one of equal complex blocks."""
+    """Real and imaginary parts of a matrix times a block-diagonal one with equal complex blocks."""
     size = len(vectors)
     blocks = matrix.reshape(len(matrix), -1, size)
     real, imag = (
@@ -108,7 +109,7 @@ def _in_blocks(
 
 
 def _check_sizes(size: int, state_size: int | None, num_blocks: int) -> int:
-    """The state's size before it is halved: what is given, or what fits in the layer's width."""
+    """The state size before it is halved: as given, or the one that fits in the layer's width."""
     require_at_least("num_blocks", num_blocks, 1, MOST_PARTS)
     pairs = 2 * num_blocks
     if state_size is None:
@@ -122,44 +123,44 @@ def _check_sizes(size: int, state_size: int | None, num_blocks: int) -> int:
 
 
 class S5(MixerStack):
-    """S5: one linear state-space model of all inputs, diagonal, in steps of learned sizes.
+    """S5: one diagonal linear state-space model of all inputs, with learned step sizes.
 
         dt = exp(s)       lambda = exp(Lambda * dt)
         h_t = lambda * h_{t-1} + (lambda - 1) / Lambda * (B x_t)
         y_t = 2 Re(C h_t) + D * x_t
 
     in the layers of `mixer_stack`, with `activation` after y. At the start Lambda has the
-    eigenvalues of HiPPO's normal matrix in num_blocks equal blocks, B and C are seen from its
-    eigenvectors, and dt is log-uniform from dt_min to dt_max. Of every conjugate pair one number is
-    kept: the state is state_size / 2 complex numbers a layer.
+    eigenvalues of HiPPO's normal matrix in num_blocks equal blocks, B and C are in the basis of its
+    eigenvectors, and dt is log-uniform from dt_min to dt_max. One number of every conjugate pair is
+    kept: the state is state_size / 2 complex numbers per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        state_size: numbers in the state with all conjugates, a multiple of 2 num_blocks; the one
-            that fits in `hidden_size` if None.
-        num_blocks: blocks of the matrix that Lambda begins with.
+        state_size: size of the state with all conjugates, a multiple of 2 num_blocks; the one that
+            fits in `hidden_size` if None.
+        num_blocks: number of blocks of the initial matrix of Lambda.
         dt_min: the shortest step at the start; a memory lasts about 2 / dt steps.
         dt_max: the longest step at the start.
-        bounded: keep real parts of Lambda at or below -0.0001, so that no state can grow without
-            end; the authors advise it where sequences have no end.
+        bounded: keeps real parts of Lambda at or below -0.0001, so that no state can grow without
+            bound; the authors advise it for sequences without end.
         activation: what follows y: "none", "gelu", "half_glu" or "full_glu", see `Activation`.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or step, or an unknown choice.
 
     Source: Smith et al. (2023), "Simplified state space layers for sequence modeling", with its
     zero-order hold, and the authors' code (lindermanlab/S5); Lu et al. (2023), "Structured state
-    space models for in-context reinforcement learning", for its use here: where they multiply by a
-    flag at a start, the state is selected here. Deviations: B is drawn with variance
-    1 / hidden_size, where the authors' code has 1 / state_size; `bounded`, which both papers' codes
-    leave off, because an eigenvalue that training moves above 0 lets the state of an episode
-    without end grow exponentially; and the paper's layers are a norm, this and `activation`, where
-    here a feed-forward net follows.
+    space models for in-context reinforcement learning", for its use in RL: at a start they multiply
+    by a flag, whereas here the state is selected. Deviations: B is drawn with variance 1 /
+    hidden_size, where the authors' code has 1 / state_size; `bounded` is on here and off in both
+    papers' codes, because an eigenvalue that training moves above 0 lets the state grow
+    exponentially in an episode without end; and the paper's layers are a norm, this unit and
+    `activation`, where here a feed-forward net follows.
     """
 
     @stacks(S5Mixer)

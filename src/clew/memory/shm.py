@@ -26,7 +26,7 @@ class SHMState(NamedTuple):
 
 
 class SHMInputs(NamedTuple):
-    """What the steps of the recurrence read, with a leading axis for time or without."""
+    """The inputs of the recurrence's steps, with or without a leading time axis."""
 
     query: Float[Array, "*time key"]
     key: Float[Array, "*time key"]
@@ -116,7 +116,7 @@ class SHMMixer(Mixer):
         return SHMState(matrix, self._modulo(position)), self.output(ys + self.skip(xs))
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How much is written, eta, and the mean of C, above 1 where what is held grows."""
+        """How much is written, eta, and the mean of C, above 1 where the content grows."""
         xs = self.norm(xs)
         inputs = self._inputs(xs, self._modulo(jnp.arange(len(xs), dtype=jnp.int32)))
         calibration = jnp.mean(jax.vmap(self.decay)(inputs)[0], axis=(1, 2))[:, None]
@@ -133,14 +133,14 @@ class SHMMixer(Mixer):
         return SHMInputs(self._shares(query), self._shares(key), rate * value, column, row)
 
     def _shares(self, x: Float[Array, "*lead key"]) -> Float[Array, "*lead key"]:
-        """Not negative, and of sum 1."""
+        """Non-negative shares with sum 1."""
         positive = wide(jax.nn.relu(x))  # epsilon is 0 in half precision
         shares = positive / (jnp.sum(positive, axis=-1, keepdims=True) + self.epsilon)
         return shares.astype(x.dtype)
 
 
 class SHM(MixerStack):
-    """The stable Hadamard memory: a matrix each number of which grows or fades by itself.
+    """The stable Hadamard memory: a matrix whose entries grow or fade independently.
 
         M_t = M_{t-1} * C_t + U_t
         C_t = 1 + tanh(theta_t (x) v_c),       v_c = W_c x_t
@@ -148,39 +148,40 @@ class SHM(MixerStack):
         y_t = W_o (M_t q_t + W_s x_t)
 
     in the layers of `mixer_stack`, with k and q the positive parts of products of x, divided by
-    their sum and `epsilon`. Row t of theta is one of so many `addresses`, drawn at random for every
+    their sum and `epsilon`. Row t of theta is one of `addresses` rows, drawn at random for every
     step, so that the factors C of many steps are independent and their product stays near 1.
 
     A memory draws no random numbers while it runs. So the addresses are drawn once, with the
-    weights, for the positions of an episode, and begin anew after `period` steps: an agent has its
-    own sequence, that no training changes, and an episode that is read again is read alike.
+    weights, for the positions of an episode, and repeat after `period` steps: an agent has its own
+    sequence, which training does not change, and an episode that is read again gives the same
+    result.
 
-    Nothing else bounds M: while an observation stays the same, what C holds above 1 on average over
-    the addresses grows exponentially. More addresses make that slower at the start.
+    Nothing else bounds M: while an observation stays the same, the entries whose C is above 1 on
+    average over the addresses grow exponentially. More addresses make that slower at the start.
 
     The state is memory_size^2 numbers and the position, per layer.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         memory_size: height and width of M.
         addresses: rows of theta.
-        period: steps after which the sequence of addresses begins anew.
-        epsilon: keeps the sum of a key or a query from 0.
-        backend: what computes a chunk: "xla" or "associative"; see `ScanBackend`.
-        options: those of `mixer_stack`.
+        period: steps after which the sequence of addresses repeats.
+        epsilon: keeps the sum of a key or a query above 0.
+        backend: how a chunk is computed: "xla" or "associative"; see `ScanBackend`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size, an `epsilon` of 0 or less, or an unknown choice.
 
     Source: Le et al. (2024), "Stable Hadamard Memory"; keys, queries, the skip and how theta starts
     are those of the authors' code for POPGym. Deviations: the fixed sequence; and the cell stands
-    in a residual layer. That code means to draw an address for every step, and rounds a number
-    between 0 and 1 down, so that it always has row 0, which is `addresses=1`. Their code for
-    meta-reinforcement learning does draw one, and cuts M to between -100 and 100 after every step,
-    which is not linear and not here.
+    in a residual layer. That code intends to draw an address for every step, but rounds a number
+    between 0 and 1 down and so always uses row 0, which is `addresses=1`. Their code for
+    meta-reinforcement learning does draw one, and clips M to between -100 and 100 after every step,
+    which is nonlinear and not done here.
     """
 
     @stacks(SHMMixer)

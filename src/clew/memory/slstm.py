@@ -1,4 +1,4 @@
-"""The sLSTM: an LSTM with exponential gates and a normaliser, whose heads read their own output."""
+"""The sLSTM: an LSTM with exponential gates, a normaliser, and heads that read their own output."""
 
 from typing import Literal, NamedTuple, Unpack
 
@@ -36,8 +36,8 @@ class SLSTMState(NamedTuple):
 class SLSTMMixer(ConvolvedMixer):
     """The recurrence of an `SLSTM`, see there.
 
-    `gates` holds [i | f], which read what the convolution says, and `inputs` [z | o], each
-    [heads, head]; `recurrent` those of all four, [z | o | i | f].
+    `gates` holds [i | f], which read the output of the convolution, and `inputs` [z | o], each
+    [heads, head]; `recurrent` holds the recurrent weights of all four, [z | o | i | f].
     """
 
     norm: LayerNorm
@@ -78,7 +78,7 @@ class SLSTMMixer(ConvolvedMixer):
         self.forget = forget
 
     def init_heads(self) -> SLSTMState:
-        """Zeros, and an m below every other."""
+        """Zeros, and an m below all others."""
         heads, head, _ = self.recurrent.shape
         shape, dtype = (heads, head), self.recurrent.dtype
         c, n, h, m = (jnp.full(shape, begin, dtype) for begin in (0.0, 0.0, 0.0, NOTHING))
@@ -129,7 +129,7 @@ class SLSTMMixer(ConvolvedMixer):
         return self.output(self.output_norm(y).reshape(*x.shape[:-1], -1))
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How much of c / n is what was there before, and how far o is open."""
+        """The share of c / n that was there before the step, and how far o is open."""
         xs, fresh = self.norm(xs), self.init_state()
         starts, read = jnp.zeros(len(xs), bool), xs
         if self.convolution is not None:
@@ -157,7 +157,7 @@ class SLSTMMixer(ConvolvedMixer):
 def _forget_biases(
     key: PRNGKeyArray, num_heads: int, head_size: int, chrono: int, forget: ForgetGate
 ) -> Float[Array, " wide"]:
-    """Biases of f: those of the authors' code, or of gates 1 - f that forget as `lasting` says."""
+    """Biases of f: those of the authors' code, or with 1 - f a forgetting gate of `lasting`."""
     if chrono:
         require_at_least("chrono", chrono, 2)
         kept = -initial.lasting(key, num_heads * head_size, chrono)
@@ -178,34 +178,34 @@ class SLSTM(MixerStack):
         f_t = sigmoid(u_t W_f + h_{t-1} R_f + b_f)
         o_t = sigmoid(x_t W_o + h_{t-1} R_o + b_o)
 
-    with u = silu(conv(x)), and an R for each head, in the layers of `mixer_stack`; what a layer
-    adds is norm(h_t) W. The state has c and n divided by exp(m), with m_t = max(log f_t + m_{t-1},
-    log i_t), so that no i is too large; h is the same. It is 4 heads head_size numbers a layer,
-    and the (conv - 1) hidden_size that the convolution still sees. A chunk is read step by step,
+    with u = silu(conv(x)), and an R for each head, in the layers of `mixer_stack`; a layer adds
+    norm(h_t) W. The state has c and n divided by exp(m), with m_t = max(log f_t + m_{t-1}, log
+    i_t), so that no i is too large; h is unchanged. A layer holds 4 heads head_size numbers, and
+    the (conv - 1) hidden_size inputs that the convolution still sees. A chunk is read step by step,
     because the gates read h.
 
     Shapes: x [input_size] to y [hidden_size].
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        num_heads: heads in a layer.
-        head_size: numbers in c of a head.
-        conv: steps that the short convolution sees; 0 for none, and for i and f straight from x.
+        num_heads: number of heads in a layer.
+        head_size: size of a head's c.
+        conv: width of the short convolution in steps; 0 for none, and for i and f straight from x.
         forget: "sigmoid", or "exp" for f = exp(...), which the paper allows too.
         chrono: steps that the longest memories last at the start, see `initial.lasting`; with 0
             the biases of f go from 5 to -7 within a head, most of them below 0.
-        options: those of `mixer_stack`.
+        options: passed to `mixer_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
-    Source: Beck et al. (2024), "xLSTM", Eq. 8-17, and appendix A.4 for the convolution; R begins at
+    Source: Beck et al. (2024), "xLSTM", Eq. 8-17, and appendix A.4 for the convolution; R starts at
     0, and the biases of f as in the first layer of the authors' code, whose deeper layers have more
-    of them above 0, with "exp" none. The paper does not
-    say what m is at the start; the code skips the comparison where n is 0, which a very low m does
-    as well. Deviations: a product W after the norm, a feed-forward net with relu, one scale of the
-    norm for all heads, and weights start orthogonal.
+    of them above 0, and none with "exp". The paper does not say what m is at the start; the code
+    skips the comparison where n is 0, and a very low m has the same effect. Deviations: a product W
+    after the norm, a feed-forward net with relu, one scale of the norm for all heads, and weights
+    start orthogonal.
     """
 
     @stacks(SLSTMMixer)

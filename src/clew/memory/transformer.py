@@ -29,33 +29,33 @@ class TransformerState(NamedTuple):
 
 
 class Transformer(LayeredMemory):
-    """The canonical transformer encoder, causal, with the absolute positions of the episode.
+    """The canonical transformer encoder, causal, with absolute positions in the episode.
 
         e_t = x_t W + b + [sin(t w) | cos(t w)],   t = 0, 1, ... from the episode's start
         y = norm_1(x + attention(x))        in each layer
         out = norm_2(y + mlp(y))
 
     with `WindowAttention` without relative positions over t - window .. t of each layer's inputs.
-    Positions are counted and not looked up, so that they go on for as long as an episode does.
+    Positions are computed, not looked up in a table, so episodes may have any length.
 
     Shapes: x [input_size] to y [hidden_size]; a layer's state is a ring of window + 1 inputs with
     their keys and values.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        norm: "after" each residual connection, as published, or "before" what it adds.
-        options: those of `window_stack`.
+        norm: "after" each residual connection, as published, or "before" each sublayer.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
 
     Source: Vaswani et al. (2017), section 3; Pramanik (2023), Algorithm 1.
 
-    Deviations: a window in place of the whole sequence, which a stream does not have; scores are
-    scaled by 1 / sqrt(head_size) as in Vaswani et al., where Algorithm 1 has 1 / sqrt(d); the
-    sines stand beside the cosines and not between them; no dropout. Angles are single precision:
-    after a million steps of one episode those of the fastest sines are off by some 0.03 radians.
+    Deviations: a window instead of the whole sequence, since a stream has no end; scores are scaled
+    by 1 / sqrt(head_size) as in Vaswani et al., where Algorithm 1 has 1 / sqrt(d); sines and
+    cosines are concatenated and not interleaved; no dropout. Angles are in single precision: after
+    a million steps of one episode those of the fastest sines are off by some 0.03 radians.
     """
 
     @takes_options_of(window_stack)

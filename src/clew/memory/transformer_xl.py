@@ -11,7 +11,7 @@ from clew.memory.parts.stack import LayerStack, WindowOptions, window_stack
 
 
 class TransformerXL(LayerStack):
-    """Transformer-XL: cached inputs, relative positions, residual connections, norms after.
+    """Transformer-XL: cached inputs, relative positions, residual connections, post-norm.
 
         e = x W + b
         y = norm_1(x + attention(x))        in each layer
@@ -24,10 +24,10 @@ class TransformerXL(LayerStack):
     their keys and values.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        norm: "after" each residual connection, as published, or "before" what it adds.
-        options: those of `window_stack`.
+        norm: "after" each residual connection, as published, or "before" each sublayer.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -35,10 +35,10 @@ class TransformerXL(LayerStack):
     Source: Dai et al. (2019), section 3; Pramanik (2023), Algorithms 2 and 3; Makkink (2021),
     section 2.2.4.
 
-    Deviations: the window is the same for every position (Dai et al. have one that grows along a
-    segment while training), so that acting and learning are one function; gradients flow through
-    the chunk, and whoever learns stops them at its edge (or with `gradient="current"`, of which
-    Makkink's published results were made); no dropout.
+    Deviations: the window is the same for every position (in Dai et al. it grows along a segment
+    during training), so that acting and learning are one function; gradients flow through the
+    chunk, and the learner stops them at its edge (or `gradient="current"` stops them, as in
+    Makkink's published results); no dropout.
     """
 
     @takes_options_of(window_stack)

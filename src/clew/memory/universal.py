@@ -35,7 +35,7 @@ Metrics = dict[str, Array]
 
 
 class UniversalState(NamedTuple):
-    """What every layer has read at every pondering step, and what its gates carry."""
+    """The inputs of every layer at every pondering step, and the states of its gates."""
 
     banks: tuple[WindowState, ...]
     """For each layer the rings of all pondering steps, along a first axis."""
@@ -60,8 +60,8 @@ class AbstractUniversal(LayeredMemory):
 
     with the weights w_n and the number of readings from `Halting`.
 
-    The n-th reading of an observation attends to the n-th readings of earlier ones. Where an
-    earlier one halted before, its last s stands.
+    The n-th reading of an observation attends to the n-th readings of earlier observations. Where
+    an earlier one halted sooner, its last s is used.
 
     A chunk ponders until all of its observations have halted; the readings after that cost
     nothing, neither forward nor backward.
@@ -79,7 +79,7 @@ class AbstractUniversal(LayeredMemory):
         halting: Halting,
         coordinates: bool,
     ) -> None:
-        """Sets every field, to what `universal_block` gives; for constructors."""
+        """Sets every field from the output of `universal_block`; for constructors."""
         self.set_layers(input_size, embedding, layers)
         self.halting, self.coordinates = halting, coordinates
 
@@ -132,7 +132,7 @@ class AbstractUniversal(LayeredMemory):
     def _read_one(
         self, state: UniversalState, x: Float[Array, " in"]
     ) -> tuple[UniversalState, Pondering]:
-        """One observation that opens no episode."""
+        """One observation that does not open an episode."""
         layers, going_on = share_biases(self.layers), jnp.zeros((), bool)
 
         def block(n: Array, gates: Any, u: Array, running: Array) -> tuple:
@@ -242,20 +242,22 @@ def universal_block(
     coordinates: bool = True,
     **options: Unpack[WindowOptions],
 ) -> tuple[Linear | None, WindowLayers, Halting, bool]:
-    """What an `AbstractUniversal` holds.
+    """Builds the parts of an `AbstractUniversal`.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        layer: how each layer of the block is joined.
-        blend: of the readings, see `Halting`.
-        unreached: what later observations see of one at readings beyond its halting: a "copy" of
-            where it stood, as published, or "zero".
-        max_steps: most readings of one observation.
+        layer: options of each layer of the block.
+        blend: how the readings are combined, see `Halting`.
+        unreached: what later observations see of an observation at readings after it halted: a
+            "copy" of its last s, as published, or "zero".
+        max_steps: maximum number of readings of an observation.
         threshold: sum of halting probabilities beyond which an observation halts, 0 to 1.
-        halting: False applies the block max_steps times to everything and gives the last output.
-        coordinates: whether P_t and P_n are added; the attention's distances are there anyway.
-        options: those of `window_stack`.
+        halting: False applies the block max_steps times to every observation and returns the last
+            output.
+        coordinates: whether P_t and P_n are added; the attention's relative positions are always
+            there.
+        options: passed to `window_stack`.
 
     Returns:
         Embedding, layers, halting, coordinates.
@@ -282,10 +284,10 @@ class Universal(AbstractUniversal):
     inputs with their keys and values.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         norm: "after" as above, "before", "around" or "none", see `Layer`.
-        options: those of `universal_block`.
+        options: passed to `universal_block`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -295,7 +297,7 @@ class Universal(AbstractUniversal):
 
     Deviations: causal, with relative positions over a window, as in all of Makkink's models; the
     weights of the readings sum to 1 (in the listing of Dehghani et al. they do not). Makkink's
-    published code drops the coordinates, blends as that listing does, and fills with zeros, see
+    published code drops the coordinates, blends as in that listing, and fills with zeros, see
     `clew.lab.studies.makkink.models.PublishedUniversal`.
     """
 

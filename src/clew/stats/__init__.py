@@ -1,7 +1,7 @@
 """Statistics over a few seeds: intervals, tests, aggregates and sample sizes, on NumPy arrays.
 
-Scores are one number for each seed, or an array `[seeds, tasks]`. Every function that draws
-random numbers takes a `seed`, so that the same scores always give the same numbers.
+Scores are one number for each seed, or an array `[seeds, tasks]`. Every function that draws random
+numbers takes a `seed`, so the same scores always give the same results.
 """
 
 from clew.stats.aggregates import (

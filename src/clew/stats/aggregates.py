@@ -1,4 +1,4 @@
-"""One number for many seeds and tasks; intervals of them are in `clew.stats.intervals`."""
+"""Aggregates over seeds and tasks; their intervals are in `clew.stats.intervals`."""
 
 import math
 from typing import NamedTuple
@@ -31,15 +31,15 @@ def mean_and_deviation(values: Samples, *, magnitude: float | None = None) -> Sp
 
         deviation^2 = sum_i (x_i - mean)^2 / (n - 1)
 
-    The divisor is n - 1, as in the published tables of this field that show it (a table with
-    0.660 +- 0.589 over three returns of at most 1 cannot have divided by n). Values that differ
-    by no more than rounding have a deviation of exactly 0. The deviation describes the seeds, it
-    is no interval for the mean.
+    The divisor is n - 1, as in the published tables of this field that show it (a table with 0.660
+    +- 0.589 over three returns of at most 1 cannot have divided by n). Values that differ by no
+    more than rounding have a deviation of exactly 0. The deviation describes the spread of the
+    seeds; it is not an interval for the mean.
 
     Args:
         values: one number for each seed, finite, at least two.
         magnitude: if the values are differences, the size of the numbers that were subtracted,
-            whose rounding they carry; the largest of the values unless given.
+            which determines their rounding; by default the largest of the values.
 
     Raises:
         UserError: for fewer than two values, another shape, or a value that is not finite.
@@ -52,7 +52,7 @@ def mean_and_deviation(values: Samples, *, magnitude: float | None = None) -> Sp
     size = float(np.max(np.abs(data))) if magnitude is None else magnitude
     if farthest <= ROUNDING * size:
         return Spread(mean, 0.0, data.size)
-    # In units of the farthest: the squares of tiny numbers must not vanish.
+    # In units of the farthest value: the squares of tiny numbers must not vanish.
     return Spread(mean, farthest * float((moved / farthest).std(ddof=1)), data.size)
 
 
@@ -71,7 +71,7 @@ def mean_of_tasks(scores: Tables) -> Aggregates:
 def median_of_tasks(scores: Tables) -> Aggregates:
     """Median over the tasks of the means over the seeds.
 
-    Half of the tasks have no influence on it; for few tasks prefer `interquartile_mean`.
+    Half of the tasks do not influence it; for few tasks prefer `interquartile_mean`.
 
     Args:
         scores: `[..., seeds, tasks]`, finite; leading axes are kept.
@@ -86,7 +86,7 @@ def interquartile_mean(scores: Tables) -> Aggregates:
     """Mean of the middle half of all runs, over seeds and tasks together.
 
     Of N = seeds * tasks scores, the floor(N / 4) lowest and as many of the highest are left out.
-    Three seeds of one task leave out none: the result is their mean.
+    With three seeds of one task none is left out: the result is their mean.
 
     Args:
         scores: `[..., seeds, tasks]`, finite and comparable across tasks (normalised); leading
@@ -108,7 +108,7 @@ def interquartile_mean(scores: Tables) -> Aggregates:
 
 
 def optimality_gap(scores: Tables, target: float = 1.0) -> Aggregates:
-    """How far runs stay below a target on average; what exceeds the target counts for nothing.
+    """How far runs stay below a target on average; scores above the target count as the target.
 
         gap = target - mean(min(score, target))
 

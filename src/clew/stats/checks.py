@@ -15,12 +15,12 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a mean or a difference, rel
 
 
 def require_confidence(confidence: float) -> float:
-    """Returns a confidence that is above 0 and below 1, and raises `UserError` for others."""
+    """Returns the confidence; raises `UserError` unless it is above 0 and below 1."""
     return require_inside("confidence", confidence)
 
 
 def require_successes(successes: int, trials: int) -> None:
-    """Checks how many of at least one trial succeeded."""
+    """Checks a number of successes and of trials, which are at least one."""
     require_at_least("trials", trials, 1)
     require_at_least("successes", successes, 0)
     if successes > trials:
@@ -28,7 +28,7 @@ def require_successes(successes: int, trials: int) -> None:
 
 
 def require_inside(name: str, value: float) -> float:
-    """Returns `value` if it is above 0 and below 1, and raises `UserError` if not."""
+    """Returns `value`; raises `UserError` unless it is above 0 and below 1."""
     if not 0 < value < 1:
         raise UserError(f"{name} must be above 0 and below 1, got {value!r}")
     return value
@@ -38,9 +38,9 @@ def require_samples(name: str, values: Any, minimum: int = 2) -> Float[np.ndarra
     """Finite numbers, one for each seed, as float64.
 
     Args:
-        name: what the values are called in the message.
+        name: the name of the values in the message.
         values: as the user gave them.
-        minimum: of numbers; 2 where a spread is needed, which one seed does not have.
+        minimum: number of values; 2 where a spread is needed, which one seed does not have.
 
     Raises:
         UserError: for another shape, for too few values, or for one that is not finite.
@@ -56,7 +56,7 @@ def require_scores(name: str, scores: Any) -> Float[np.ndarray, "seeds tasks"]:
     """A finite table of scores, seeds by tasks, as float64.
 
     Args:
-        name: what the scores are called in the message.
+        name: the name of the scores in the message.
         scores: as the user gave them.
 
     Raises:
@@ -87,7 +87,7 @@ def require_tables(name: str, scores: Any) -> Float[np.ndarray, "*batch seeds ta
 
 
 def generator(seed: int) -> np.random.Generator:
-    """The random numbers of a resampling; raises `UserError` for a seed that there is not."""
+    """The random generator of a resampling; raises `UserError` for an invalid seed."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Tests of two groups, of their means (Welch, paired) or counts (Fisher), and Holm's correction."""
+"""Tests of two groups: of means (Welch, paired) or counts (Fisher), and Holm's correction."""
 
 import math
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from clew.stats.checks import (
 
 
 class Comparison(NamedTuple):
-    """A difference of two means, with its interval, its p-value and the test they come from.
+    """A difference of two means, with its interval, its p-value and the test behind them.
 
-    difference, low, high: first mean minus second, with the ends of its confidence interval, in
-    the unit of the data. statistic: t. degrees: of freedom. p: two-sided. effect: the difference
-    in standard deviations (see the test). method: "permutation" where no seed differed from
-    another, so that there is no t-test; statistic is then NaN or infinite, the ends are NaN.
+    difference, low, high: first mean minus second, with the ends of its confidence interval, in the
+    unit of the data. statistic: t. degrees: of freedom. p: two-sided. effect: the difference in
+    standard deviations (see the test). method: "permutation" where no seed differs from another, so
+    that there is no t-test; statistic is then NaN or infinite, and the ends are NaN.
     """
 
     difference: float
@@ -40,17 +40,17 @@ class Comparison(NamedTuple):
 def welch_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
     """Welch's t-test: do two groups of independent seeds differ in their means?
 
-    With v = s^2 / n of each group, whose deviations need not be equal:
+    With v = s^2 / n for each group (the deviations need not be equal):
 
         t = (mean_x - mean_y) / sqrt(v_x + v_y)
         degrees = (v_x + v_y)^2 / (v_x^2 / (n_x - 1) + v_y^2 / (n_y - 1))
         effect = (mean_x - mean_y) / sqrt((s_x^2 + s_y^2) / 2)
 
-    Where neither group has any spread (every seed of x gave one number, every seed of y gave one)
-    t is 0 / 0 or x / 0, and the textbook's p of 0 would come from as few as four numbers. Then p
-    is that of the permutation test: 1 for equal numbers, 2 n_x! n_y! / (n_x + n_y)! for different
-    ones, 0.1 for three seeds against three; `method` says so. If one group alone has no spread,
-    the test is Welch's, with the other group's deviation and degrees of freedom.
+    Where neither group has any spread (all seeds of x gave the same number, and so did all seeds of
+    y), t is 0 / 0 or x / 0, and the textbook's p of 0 would come from as few as four numbers. Then
+    p is that of the permutation test: 1 for equal numbers, 2 n_x! n_y! / (n_x + n_y)! for different
+    ones, 0.1 for three seeds against three; `method` says so. If only one group has no spread, the
+    test is Welch's, with the other group's deviation and degrees of freedom.
 
     Args:
         x: one number for each seed of the first group, finite, at least two.
@@ -74,8 +74,8 @@ def welch_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
 def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Comparison:
     """`welch_test` from means and deviations, such as those of a published table.
 
-    A deviation printed as 0.000 is a rounded one. If both are, the answer is that of
-    `welch_test` for groups without any spread.
+    A deviation printed as 0.000 is a rounded one. If both are, the result is that of `welch_test`
+    for groups without any spread.
 
     Args:
         x: mean, deviation (divisor n - 1) and number of seeds of the first group, two or more.
@@ -95,7 +95,7 @@ def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Compar
         require_rate(f"{name}.deviation", float(spread.deviation))
         if not math.isfinite(spread.mean):
             raise UserError(f"{name}.mean must be a finite number, got {spread.mean!r}")
-    # In double precision: whoever computes with JAX has single, too little for these sums.
+    # In double precision: JAX users have single precision, too little for these sums.
     x, y = (Spread(float(s.mean), float(s.deviation), s.seeds) for s in (x, y))
     difference = x.mean - y.mean
     if x.deviation == 0 and y.deviation == 0:
@@ -112,11 +112,11 @@ def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Compar
 
 
 class Equivalence(NamedTuple):
-    """Whether two means are the same but for a bound, and the smallest bound that shows it.
+    """Whether two means are equal up to a bound, and the smallest bound that shows it.
 
-    difference: first mean minus second. p: the larger one of the two one-sided tests, of the
-    difference being at least as large as the bound. within: the bound for which p is alpha; NaN
-    where no seed differed from another and the difference is not 0.
+    difference: first mean minus second. p: the larger p of the two one-sided tests that the
+    difference is at least as large as the bound. within: the bound for which p is alpha; NaN where
+    no seed differs from another and the difference is not 0.
     """
 
     difference: float
@@ -127,13 +127,13 @@ class Equivalence(NamedTuple):
 def equivalence_test(x: Samples, y: Samples, bound: float, alpha: float = 0.05) -> Equivalence:
     """Two one-sided tests: is the difference of two groups' means smaller than a bound?
 
-    With Welch's error e and degrees of freedom (`welch_test`) and T of so many degrees:
+    With Welch's standard error e and degrees of freedom (`welch_test`), and T with these degrees:
 
         p = max(P(T >= (difference + bound) / e), P(T <= (difference - bound) / e))
 
-    That p is at most alpha says as much as that the interval with confidence 1 - 2 alpha lies
-    between -bound and bound. A `welch_test` that finds no difference says nothing of the kind.
-    Where no seed differed from another p is half of the permutation test's.
+    p is at most alpha exactly if the interval with confidence 1 - 2 alpha lies between -bound and
+    bound. A `welch_test` that finds no difference does not show this. Where no seed differs from
+    another, p is half of the permutation test's.
 
     Args:
         x: one number for each seed of the first group, finite, at least two.
@@ -162,22 +162,22 @@ def equivalence_test(x: Samples, y: Samples, bound: float, alpha: float = 0.05) 
 
 
 def _above(x: Spread, y: Spread, bound: float) -> float:
-    """The one-sided p of mean_x - mean_y being at most -bound."""
+    """The one-sided p for mean_x - mean_y being at most -bound."""
     test = welch_from_spreads(x._replace(mean=x.mean + bound), y)
     return test.p / 2 if test.statistic > 0 else 1 - test.p / 2
 
 
 def paired_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
-    """The paired t-test: is the mean of the differences x_i - y_i other than zero?
+    """The paired t-test: does the mean of the differences x_i - y_i differ from zero?
 
     With the mean d and the deviation s of the n differences:
 
         t = d / (s / sqrt(n)),   degrees = n - 1,   effect = d / s
 
     It is for numbers that belong together, such as two ways of evaluating the same run, or the
-    cells of two models on the same tasks. Runs with the same seed of two models are paired only if
-    the seed gives them something in common. Differences that all agree have no t: p is then that
-    of flipping signs, 1 if they are zero and 2^(1 - n) if not, and `method` says so.
+    cells of two models on the same tasks. Runs of two models with the same seed are paired only if
+    the seed gives them something in common. Differences that are all equal have no t: p is then
+    that of the sign-flip test, 1 if they are zero and 2^(1 - n) if not, and `method` says so.
 
     Args:
         x: one finite number for each pair, at least two pairs.
@@ -195,7 +195,7 @@ def paired_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
     first, second = require_samples("x", x), require_samples("y", y)
     if first.size != second.size:
         raise UserError(
-            f"x and y must be pairs, as long as each other, got {first.size} and {second.size}"
+            f"x and y must be pairs and equally long, got {first.size} and {second.size} values"
         )
     size = float(max(np.max(np.abs(first)), np.max(np.abs(second))))
     pairs = mean_and_deviation(first - second, magnitude=size)
@@ -209,15 +209,16 @@ def paired_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
 def fisher_test(successes: int, trials: int, other_successes: int, other_trials: int) -> float:
     """Fisher's exact test: do two groups succeed equally often? The two-sided p-value.
 
-    The probability, if they do and all successes together are given, of counts that are at most
-    as probable as these, by the hypergeometric distribution. For seeds that either solve a task or
-    do not, whose scores are no bell around their mean: 5 of 5 seeds against 1 of 5 is p = 0.048.
+    The p-value is the probability, if they do and given the total of successes, of counts that are
+    at most as probable as these, by the hypergeometric distribution. Use it for seeds that either
+    solve a task or do not, whose scores are far from normal: 5 of 5 seeds against 1 of 5 is p =
+    0.048.
 
     Args:
         successes: of the first group, for example of its seeds that solve the task.
-        trials: how many it has, at least 1.
+        trials: number of trials of the first group, at least 1.
         other_successes: of the second group.
-        other_trials: how many that has, at least 1.
+        other_trials: number of trials of the second group, at least 1.
 
     Raises:
         UserError: for impossible counts.
@@ -241,11 +242,12 @@ def holm(p_values: Sequence[float] | Float[np.ndarray, " tests"]) -> Float[np.nd
 
         adjusted_(i) = max over j <= i of min(1, (m - j + 1) p_(j))
 
-    Calling a difference real where its adjusted value is at most alpha keeps the probability of
-    even one false call at or below alpha, however the tests depend on each other.
+    Calling differences significant where the adjusted value is at most alpha keeps the probability
+    of any false positive at or below alpha, however the tests depend on each other.
 
     Args:
-        p_values: of all the tests of one question, the unremarkable ones too; at least one.
+        p_values: of all tests of one question, including those that are not significant; at least
+            one.
 
     Returns:
         The adjusted values, in the order given.

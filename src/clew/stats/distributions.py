@@ -43,11 +43,11 @@ def probability_of_improvement(
 
         P = mean over tasks of (pairs with x > y + half of the pairs with x = y) / (n_x n_y)
 
-    which is Mann and Whitney's U / (n_x n_y) of each task. The interval is the bootstrap's,
-    stratified: the seeds of x and of y are resampled separately in each task. Only the order of the
-    scores counts: they need not be normalised, and the result does not say how much better x is.
-    Where every run of x beats every run of y the interval is [1, 1], with three seeds as with
-    thirty: take `welch_test` beside it.
+    which is Mann and Whitney's U / (n_x n_y) for each task. The interval is a stratified bootstrap:
+    the seeds of x and of y are resampled separately in each task. Only the order of the scores
+    counts: they need not be normalised, and the result does not say how much better x is. Where
+    every run of x beats every run of y the interval is [1, 1], with three seeds as with thirty: use
+    `welch_test` beside it.
 
     Args:
         x: `[seeds, tasks]`, finite, at least two seeds.
@@ -57,7 +57,7 @@ def probability_of_improvement(
         seed: of the resampling.
 
     Returns:
-        The probability, in the field `mean`, and the ends; 0.5 is no difference.
+        The probability, in the field `mean`, and the ends of its interval; 0.5 means no difference.
 
     Raises:
         UserError: for wrong shapes, unequal tasks, one seed, scores that are not finite, or an
@@ -98,9 +98,9 @@ def performance_profile(
 
         share(tau) = mean over seeds and tasks of [score > tau]
 
-    A whole distribution in one picture: the area under it, from a floor that all runs exceed, is
-    the mean. The band is the stratified bootstrap's at each threshold by itself; that the whole
-    curve lies within it is less probable than the confidence says.
+    It shows the whole distribution in one picture: the area under it, from a floor that all runs
+    exceed, is the mean. The band is the stratified bootstrap's at each threshold separately; the
+    whole curve lies within it with a lower probability than the confidence.
 
     Args:
         scores: `[seeds, tasks]`, finite, at least two seeds; normalised if tasks differ in scale.
@@ -132,10 +132,10 @@ def performance_profile(
 
 
 def ranked_scores(values: Samples, confidence: float = 0.95) -> Ranks:
-    """The scores of the seeds from best to worst: high and flat is robust to the seed.
+    """The scores of the seeds from best to worst; a high and flat curve is robust to the seed.
 
-    The band is that of the bootstrap, for which no resampling is needed. With the n scores in
-    ascending order, the k-th of a resample is at most x_(j) where k or more of n draws are:
+    The band is the bootstrap's, which here needs no resampling. With the n scores in ascending
+    order, the k-th of a resample is at most x_(j) if k or more of the n draws are:
 
         P(x*_(k) <= x_(j)) = P(Binomial(n, j / n) >= k) = I_{j/n}(k, n - k + 1)
 

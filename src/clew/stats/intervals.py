@@ -1,7 +1,7 @@
 """Confidence intervals: Wilson's for success rates, the bootstrap's for a few seeds.
 
-SciPy is imported inside functions, here and in the other files: `scipy.stats` takes 0.6 s, and
-every start of the command line would wait for it.
+SciPy is imported inside functions, here and in the other files: importing `scipy.stats` takes 0.6
+s, which would delay every start of the command line.
 """
 
 import math
@@ -27,7 +27,7 @@ Method = Literal["bca", "percentile"]
 BLOCK = 2**22
 """Numbers resampled at a time, 32 MB."""
 FEW_SEEDS = 5
-"""From so many on an interval over seeds is of use."""
+"""The number of seeds from which an interval over seeds is useful."""
 
 
 class Interval(NamedTuple):
@@ -49,7 +49,7 @@ class Interval(NamedTuple):
 
 
 def over_seeds(seeds: int) -> str:
-    """What an interval is over, with a word of caution where seeds are few."""
+    """What an interval is over, with a caution if there are few seeds."""
     few = f"; {seeds} are too few for it: it is too narrow, take 5 or more"
     return f"seeds{few if seeds < FEW_SEEDS else ''}"
 
@@ -61,8 +61,8 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
 
         low, high = (p + z^2 / (2 n) -+ z sqrt(p (1 - p) / n + z^2 / (4 n^2))) / (1 + z^2 / n)
 
-    It stays within [0, 1] and is right at 0 and at 1, where the textbook interval has no width.
-    Episodes of one policy are independent; episodes of several seeds are not, for those take
+    It stays within [0, 1] and is valid at 0 and at 1, where the textbook interval has no width.
+    Episodes of one policy are independent; episodes of several seeds are not: for those use
     `bootstrap_interval` over the seeds.
 
     Args:
@@ -95,10 +95,10 @@ def bootstrap_interval(
     """Bootstrap interval of the mean over independent values, such as the results of seeds.
 
     `percentile` takes the quantiles of the resampled means; `bca` moves those quantiles by the
-    estimated bias and skewness (acceleration from the jackknife). Equal values give an interval
-    of no width, one value gives NaN ends, because its spread is unknown. With fewer than
-    about 10 values every bootstrap interval is too narrow (two values can only ever give the
-    two values as ends), so read it as a description of the spread and not as a test.
+    estimated bias and skewness (acceleration from the jackknife). Equal values give an interval of
+    no width; one value gives NaN ends, because its spread is unknown. With fewer than about 10
+    values every bootstrap interval is too narrow (two values can only have themselves as ends), so
+    read it as a description of the spread and not as a test.
 
     Args:
         values: one number for each seed, finite, at least one.
@@ -125,7 +125,7 @@ def bootstrap_interval(
     from scipy.stats import bootstrap  # start: scipy.stats takes 0.6 s
 
     with warnings.catch_warnings():
-        # SciPy warns of a single resample, and where it cannot correct the bias (see below).
+        # SciPy warns of a single resample, and if it cannot correct the bias (see below).
         warnings.simplefilter("ignore")
         found = bootstrap(
             (data,),
@@ -137,7 +137,7 @@ def bootstrap_interval(
         )
     low, high = found.confidence_interval
     if math.isnan(low):
-        # All resampled means lie on one side of the mean: there is no bias to correct by.
+        # All resampled means lie on one side of the mean: the bias cannot be estimated.
         tail = (1 - confidence) / 2
         low, high = np.quantile(found.bootstrap_distribution, (tail, 1 - tail))
     return Interval(mean, float(low), float(high))
@@ -155,23 +155,23 @@ def stratified_interval(
 
     The seeds of each task are resampled with replacement, each task separately, and the aggregate
     is taken over all tasks; the ends are the quantiles (1 -+ confidence) / 2 of these aggregates.
-    The set of tasks is fixed: the interval says nothing about other tasks. With few seeds it is
-    too narrow, and seeds that all agree give an interval of no width.
+    The set of tasks is fixed: the interval says nothing about other tasks. With few seeds it is too
+    narrow, and equal seeds give an interval of no width.
 
     Args:
         scores: `[seeds, tasks]`, finite, at least two seeds.
         aggregate: `interquartile_mean`, `mean_of_tasks`, `median_of_tasks`, `optimality_gap`, or
-            another function of `[resamples, seeds, tasks]` that gives `[resamples]`.
+            another function from `[resamples, seeds, tasks]` to `[resamples]`.
         confidence: of the interval, between 0 and 1.
         resamples: number of resampled sets, at least 1.
         seed: of the resampling.
 
     Returns:
-        The aggregate of the scores, in the field `mean`, and the ends.
+        The aggregate of the scores, in the field `mean`, and the ends of its interval.
 
     Raises:
-        UserError: for wrong shapes, one seed, a score that is not finite, an impossible level,
-            or an aggregate that gives another shape.
+        UserError: for wrong shapes, one seed, a score that is not finite, an impossible level, or
+            an aggregate that returns another shape.
 
     Source:
         Agarwal et al. (2021), section 4.1, with the percentile method of Efron (1979).

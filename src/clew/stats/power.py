@@ -1,4 +1,4 @@
-"""How many seeds it takes to see a difference, by the power of Welch's t-test."""
+"""How many seeds it takes to detect a difference, by the power of Welch's t-test."""
 
 import math
 from bisect import bisect_left
@@ -12,9 +12,9 @@ from clew.stats.checks import require_inside
 from clew.stats.comparisons import critical_value
 
 NODES = 200
-"""Of Gauss and Legendre, on each side of the step of the integrand."""
+"""Number of Gauss-Legendre nodes on each side of the integrand's step."""
 LEFT_OUT = 1e-15
-"""Probability at each end of the chi distribution."""
+"""Probability left out at each end of the chi distribution."""
 
 
 class SeedsNeeded(NamedTuple):
@@ -32,7 +32,7 @@ def welch_power(
     *,
     alpha: float = 0.05,
 ) -> float:
-    """The probability that Welch's t-test with `count` seeds in each group calls a difference real.
+    """The probability that Welch's t-test with `count` seeds per group detects a difference.
 
     With the two deviations s and r, n seeds in each group and c the critical value of |t|:
 
@@ -40,21 +40,22 @@ def welch_power(
         shift = difference / sqrt((s^2 + r^2) / n)
         power = P(|T| > c),   T noncentral t with these degrees and this shift
 
-    For equal deviations degrees are 2 (n - 1) and this is the textbook's power of the t-test, for
-    unequal ones an approximation: Welch's degrees vary from sample to sample. Scores are taken as
-    normal; a group that either solves the task or does not needs more seeds than this says.
+    For equal deviations the degrees are 2 (n - 1) and this is the textbook's power of the t-test;
+    for unequal ones it is an approximation, since Welch's degrees vary from sample to sample.
+    Scores are assumed to be normal; a group whose seeds either solve the task or do not needs more
+    seeds than this.
 
     Args:
         count: seeds in each group, at least 2.
         difference: between the true means, not 0, in the unit of the data.
         deviation: of a seed's result in the first group, in the same unit.
-        other_deviation: in the second group; the same unless given.
+        other_deviation: in the second group; by default the same.
         alpha: two-sided level of the test; for the first of m tests under Holm's correction,
             alpha / m.
 
     Raises:
-        UserError: for fewer than 2 seeds, no difference, impossible deviations (both 0 included:
-            nothing is known of the spread then) or an impossible level.
+        UserError: for fewer than 2 seeds, no difference, impossible deviations (including both 0,
+            when the spread is unknown) or an impossible level.
 
     Source:
         Cohen (1988), "Statistical power analysis for the behavioral sciences", chapter 2.
@@ -78,25 +79,25 @@ def seeds_needed(
     alpha: float = 0.05,
     most: int = 1_000_000,
 ) -> SeedsNeeded:
-    """The fewest seeds in each group with which Welch's t-test sees a difference often enough.
+    """The fewest seeds per group with which Welch's t-test detects a difference often enough.
 
-    The smallest n for which `welch_power` is at least the power asked for; equations and limits
-    are there. A deviation estimated from few seeds is itself unsure: from three seeds the true one
-    may be half of it or six times it (95%), and n goes with its square.
+    This is the smallest n for which `welch_power` is at least the requested power; see there for
+    equations and limits. A deviation estimated from few seeds is itself uncertain: with three seeds
+    the true one may be half or six times the estimate (95%), and n grows with its square.
 
     Args:
         difference: between the true means, not 0, in the unit of the data.
         deviation: of a seed's result in the first group, in the same unit.
-        other_deviation: in the second group; the same unless given.
-        power: wanted probability of calling the difference real, between 0 and 1.
+        other_deviation: in the second group; by default the same.
+        power: requested probability of detecting the difference, between 0 and 1.
         alpha: two-sided level of the test.
-        most: seeds in each group beyond which to give up.
+        most: maximum number of seeds per group to consider.
 
     Returns:
         The seeds in each group, at least 2, and the power that they reach.
 
     Raises:
-        UserError: as for `welch_power`, for an impossible power, and if even `most` seeds do not
+        UserError: as for `welch_power`, for an impossible power, or if even `most` seeds do not
             reach it.
     """
     require_inside("power", power)
@@ -122,10 +123,11 @@ def detectable_difference(
     power: float = 0.8,
     alpha: float = 0.05,
 ) -> float:
-    """The smallest difference that Welch's t-test with `count` seeds in each group sees often.
+    """The smallest difference that Welch's t-test with `count` seeds per group detects often.
 
-    The difference at which `welch_power`, which grows with it, is the power asked for; equations,
-    arguments and errors are there. What is smaller such a comparison can neither show nor refute.
+    This is the difference at which `welch_power`, which grows with it, is the requested power; see
+    there for equations, arguments and errors. Such a comparison can neither show nor refute a
+    smaller difference.
 
     Returns:
         The difference in the unit of the data, to a millionth of the larger deviation.
@@ -146,7 +148,7 @@ def detectable_difference(
 
 
 def rejection_rate(critical: float, degrees: float, shift: float) -> float:
-    """The probability that |T| exceeds a critical value when T is not central.
+    """The probability that a noncentral |T| exceeds a critical value.
 
     T = (Z + shift) / V with Z normal and V the root of a chi-square over its degrees of freedom k,
     so that
@@ -181,14 +183,14 @@ def rejection_rate(critical: float, degrees: float, shift: float) -> float:
 
 @cache
 def _nodes() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [-1, 1], which take longer to compute than everything else."""
+    """Nodes and weights on [-1, 1]; computing them takes longer than everything else."""
     return np.polynomial.legendre.leggauss(NODES)
 
 
 def _checked_deviations(
     difference: float, deviation: float, other: float | None
 ) -> tuple[float, float]:
-    """The deviations of both groups in double precision, once all three numbers are possible."""
+    """The deviations of both groups in double precision, after checking all three numbers."""
     require_rate("the difference's size", float(abs(difference)), positive=True)
     require_rate("deviation", float(deviation))
     chosen = deviation if other is None else other
@@ -196,6 +198,6 @@ def _checked_deviations(
     if deviation == 0 and chosen == 0:
         raise UserError(
             "deviation must be above 0 in one of the groups, got 0 in both: seeds that all agree "
-            "do not tell how many are needed"
+            "do not show how many are needed"
         )
     return float(deviation), float(chosen)

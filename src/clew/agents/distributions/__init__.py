@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CONTINUOUS = {"gaussian": DiagonalGaussian, "tanh": TanhGaussian}
-"""Distributions over the actions of a Box, by the name that settings call them by."""
+"""Distributions over the actions of a Box, by their name in the settings."""
 
 EXPECTED = "Discrete, MultiDiscrete, MultiBinary or a Box of floating-point numbers"
 
@@ -50,14 +50,15 @@ def make_distribution(
     Args:
         action_space: Discrete, MultiDiscrete, MultiBinary, or a Box of floating-point numbers.
         continuous: for a Box, gaussian (clipped to its limits) or tanh (squashed into them).
-        log_std: for a Box, a deviation that is free of the observation, or head, an output.
-        initial_log_std: for a Box, the logarithm of the deviation before training.
-        log_std_bounds: for a Box, the least and the most that it may become.
-        noise_steps: for a Box, steps that are acted with the same noise.
+        log_std: for a Box, free, a standard deviation that does not depend on the observation, or
+            head, an output of the actor's head.
+        initial_log_std: for a Box, the log standard deviation before training.
+        log_std_bounds: for a Box, its lower and upper bound.
+        noise_steps: for a Box, the number of steps that share the same noise.
 
     Raises:
-        UserError: for another space, an empty one, a Box of integers, limits that are
-            infinite where tanh needs them, or an unknown setting.
+        UserError: for another space, an empty one, a Box of integers, infinite limits with tanh, or
+            an unknown setting.
     """
     require_choice("continuous", continuous, CONTINUOUS)
     dtype = str(action_space.dtype)
@@ -87,7 +88,7 @@ def make_distribution(
 
 
 def _require_representable(space: spaces.Space[Any], first: int, last: int) -> None:
-    """Raises `UserError` unless every action is an integer of 32 bits."""
+    """Raises `UserError` unless every action is a 32-bit integer."""
     limits = np.iinfo(np.int32)
     if first < limits.min or last > limits.max:
         raise UserError(

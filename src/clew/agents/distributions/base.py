@@ -1,4 +1,4 @@
-"""What every distribution over actions is; its parameters come from the actor's head."""
+"""The interface of distributions over actions; their parameters come from the actor's head."""
 
 import abc
 import math
@@ -12,16 +12,16 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from clew.errors import UserError
 
 AnyArray = Array | np.ndarray
-"""An action on the device, or on the host as NumPy's."""
+"""An action on the device, or on the host as a NumPy array."""
 
 Parameters = Float[Array, "*lead parameters"]
-"""Of the distributions of many actions."""
+"""The parameters of the distributions of many actions."""
 
 Time = TypeVar("Time", int, Int[Array, "..."])
 
 
 class Distribution(eqx.Module):
-    """A family of distributions over one kind of action; the module itself learns nothing.
+    """A family of distributions over one kind of action; the module itself has no parameters.
 
     Its parameters are `num_outputs` outputs of the actor's head and `num_free` learned parameters
     that do not depend on the observation, concatenated on the last axis (`join`).
@@ -31,11 +31,11 @@ class Distribution(eqx.Module):
     in nats, over all components of an action together.
 
     An action is stored as it was sampled; `decode` turns it into the environment's. So the
-    log-probability of a stored action is exact, whatever `decode` clips or squashes.
+    log-probability of a stored action is exact, even if `decode` clips or squashes it.
     """
 
     space_kind: ClassVar[str] = "own"
-    """The kind of space that the actions are of, for messages."""
+    """The kind of the action space, for messages."""
 
     num_outputs: eqx.AbstractVar[int]
     """Size of the actor's output."""
@@ -44,9 +44,9 @@ class Distribution(eqx.Module):
     action_shape: eqx.AbstractVar[tuple[int, ...]]
     """Shape of one stored action."""
     action_dtype: eqx.AbstractVar[np.dtype]
-    """Type of a stored action."""
+    """Dtype of a stored action."""
     noise_steps: eqx.AbstractVar[int]
-    """How many steps in a row are acted with the same noise; 1 is fresh noise at every step."""
+    """How many steps in a row share the same noise; 1 is new noise at every step."""
 
     @property
     def num_parameters(self) -> int:
@@ -73,13 +73,13 @@ class Distribution(eqx.Module):
     def noise_over(self, key: PRNGKeyArray, length: int, num_envs: int) -> Array:
         """All randomness of a rollout of `length` steps, [length, num_envs, n].
 
-        It is drawn anew every `noise_steps` steps, counted from the rollout's first.
+        It is redrawn every `noise_steps` steps, counted from the first step of the rollout.
         """
         drawn = self.noise(key, (math.ceil(length / self.noise_steps), num_envs))
         return drawn if self.noise_steps == 1 else jnp.repeat(drawn, self.noise_steps, 0)[:length]
 
     def noise_time(self, time: Time) -> Time:
-        """The step whose noise the step `time` is acted with: itself, or an earlier one."""
+        """The step whose noise is used at step `time`: the same one, or an earlier one."""
         return time if self.noise_steps == 1 else time - time % self.noise_steps
 
     @abc.abstractmethod
@@ -91,7 +91,7 @@ class Distribution(eqx.Module):
         """The actions that a greedy policy takes."""
 
     def choose(self, parameters: Parameters, key: PRNGKeyArray, *, greedy: bool) -> Array:
-        """Actions of a policy: its mode if it is greedy, else sampled with this key."""
+        """Actions of a policy: its mode if it is greedy, otherwise sampled with this key."""
         if greedy:
             return self.mode(parameters)
         return self.sample(parameters, self.noise(key, parameters.shape[:-1]))
@@ -102,23 +102,23 @@ class Distribution(eqx.Module):
 
     @abc.abstractmethod
     def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
-        """Entropy, of a density the differential one."""
+        """Entropy; the differential entropy of a density."""
 
     def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
-        """The parameters of the distribution over what a mask allows; for choices alone.
+        """The parameters of the distribution over the allowed actions; only for choices.
 
         Raises:
-            UserError: actions are no choices.
+            UserError: if actions are not choices.
         """
         raise UserError(f"a {type(self).__name__} has no choices that an action mask could forbid")
 
     def centred(self, parameters: Parameters) -> Parameters:
-        """The parameters less what can be added to them without a change of the distribution."""
+        """The parameters without any offset that does not change the distribution."""
         return parameters
 
     @abc.abstractmethod
     def decode(self, action: AnyArray) -> AnyArray:
         """The environment's actions for stored ones, in the same kind of array.
 
-        NumPy arrays get the type of the space; JAX arrays keep the type that they are stored in.
+        NumPy arrays get the dtype of the space; JAX arrays keep the dtype in which they are stored.
         """

@@ -13,7 +13,7 @@ from clew.agents.distributions.base import AnyArray, Distribution, Parameters
 from clew.errors import UserError, require_at_least, require_choice
 
 DEVIATIONS = ("free", "head")
-NODES, REACH = 33, 5.0  # of the sum that stands for the entropy
+NODES, REACH = 33, 5.0  # of the sum that approximates the entropy
 
 
 class Bounds(eqx.Module):
@@ -21,9 +21,9 @@ class Bounds(eqx.Module):
 
     Args:
         shape: of an action, with at least one component.
-        low: lower limits, one number or as many as the shape has.
+        low: lower limits, one number or an array of that shape.
         high: upper limits.
-        dtype: of the environment's actions on the host, a floating-point type.
+        dtype: of the environment's actions on the host, a floating-point dtype.
 
     Raises:
         UserError: for no components, or limits that are in the wrong order or NaN.
@@ -58,8 +58,8 @@ class Bounds(eqx.Module):
         """Raises `UserError`, naming the component, unless every limit is finite.
 
         Args:
-            what: who needs finite limits, for the message.
-            instead: what to choose where there are none.
+            what: the subject of the message, which needs finite limits.
+            instead: what to choose if there are none.
         """
         for i, limits in enumerate(zip(self.low, self.high, strict=True)):
             if not all(map(math.isfinite, limits)):
@@ -74,12 +74,12 @@ class Bounds(eqx.Module):
             low, high = self._limits(action.dtype)
             wide = (jnp.broadcast_to(jnp.asarray(x), action.shape) for x in (low, high))
             return jnp.clip(action, *wide)
-        # Limits in the space's own type: in another one they could lie just outside of it.
+        # Limits in the space's own dtype: in another one they could lie just outside it.
         with np.errstate(over="ignore"):
             return np.clip(np.asarray(action).astype(self.dtype), *self._limits(self.dtype))
 
     def scale(self, action: AnyArray) -> AnyArray:
-        """-1 becomes low, 1 high, and what lies between is linear between."""
+        """Maps [-1, 1] linearly to [low, high]."""
         low, high = self._limits(np.float64)
         centre, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         if isinstance(action, jax.Array):
@@ -109,9 +109,9 @@ class Gaussian(Distribution):
 
         log sigma = middle + half tanh(raw / half + c),
 
-    c such that raw = 0 gives `initial_log_std`. So the deviation stays within its bounds and,
-    unlike a clipped one, always has a gradient back. `mean` and then `raw` are the parameters; the
-    stored action is u.
+    with c such that raw = 0 gives `initial_log_std`. So sigma stays within its bounds and, unlike a
+    clipped one, always has a gradient. The parameters are `mean`, then `raw`; the stored action is
+    u.
 
     Args:
         shape: of an action.
@@ -119,19 +119,19 @@ class Gaussian(Distribution):
         high: the upper ones.
         dtype: of the environment's actions on the host.
         log_std: "free": `raw` is learned and the same for every observation; "head": the actor's
-            head gives it.
-        initial_log_std: log sigma before training; with "head", where the head gives 0.
-        log_std_bounds: least and most log sigma.
-        noise_steps: how many steps in a row are acted with the same noise. Every action has the
-            density that is written here; only what is sampled one after the other goes together.
+            head outputs it.
+        initial_log_std: log sigma before training; with "head", its value where the head outputs 0.
+        log_std_bounds: lower and upper bound of log sigma.
+        noise_steps: how many steps in a row share the same noise. Every single action has the
+            density given here; only consecutive samples are correlated.
 
     Raises:
-        UserError: for impossible limits, or an initial deviation not between its bounds.
+        UserError: for impossible limits, or an initial log sigma outside its bounds.
 
-    Source: a deviation that does not depend on the observation: Schulman et al. (2017), section
-    6.1, and its published code; its bounds by tanh as in CleanRL's SAC (Huang et al., 2022). Noise
-    that is kept for several steps: Raffin et al. (2022), section 3.1, there times features of the
-    state.
+    Source: Schulman et al. (2017), section 6.1, and its published code for a sigma that does not
+    depend on the observation; CleanRL's SAC (Huang et al., 2022) for its bounds by tanh. Raffin et
+    al. (2022), section 3.1, for noise that is kept for several steps, there multiplied by features
+    of the state.
     """
 
     space_kind = "Box"
@@ -162,7 +162,7 @@ class Gaussian(Distribution):
         least, most = log_std_bounds
         if not -math.inf < least < initial_log_std < most < math.inf:
             raise UserError(
-                f"initial_log_std must be between log_std_bounds {log_std_bounds}, and these "
+                f"initial_log_std must be between log_std_bounds {log_std_bounds}, which must be "
                 f"finite, got {initial_log_std}"
             )
         self.log_std, self.initial_log_std = log_std, initial_log_std
@@ -214,9 +214,9 @@ class Gaussian(Distribution):
 
 
 class DiagonalGaussian(Gaussian):
-    """The action is u; the environment receives it clipped, its density is that of the unclipped.
+    """The action is u; the environment receives it clipped, its density is that of the unclipped u.
 
-    Source: Schulman et al. (2017), section 6.1, where the environment alone clips.
+    Source: Schulman et al. (2017), section 6.1, where only the environment clips.
     """
 
     def decode(self, action: AnyArray) -> AnyArray:
@@ -229,12 +229,12 @@ class TanhGaussian(Gaussian):
         a = (low + high) / 2 + (high - low) / 2 tanh(u)         u = mean + sigma noise
         log pi(tanh u) = log N(u; mean, sigma) - sum log(1 - tanh(u)^2)
 
-    The stored action is u, so that the log-probability is exact even where tanh(u) is 1 in floating
-    point. Densities and entropies are those of tanh(u), before the linear scaling, whose
-    logarithm would add a constant.
+    The stored action is u, so the log-probability is exact even where tanh(u) is 1 in floating
+    point. Densities and entropies are those of tanh(u), before the linear scaling, which would add
+    a constant.
 
     The limits must be finite. The mode is the mean of u: its tanh is the median of the action. The
-    density of tanh(u) itself has its peaks at the limits as soon as sigma is large.
+    density of tanh(u) itself peaks at the limits once sigma is large.
 
     Source: Haarnoja et al. (2018), appendix C, equation 21.
     """
@@ -248,12 +248,12 @@ class TanhGaussian(Gaussian):
         return super().log_prob(parameters, action) - jnp.sum(log_slope(action), axis=axes)
 
     def entropy(self, parameters: Parameters) -> Float[Array, "*lead"]:
-        """H(u) + sum E log(1 - tanh(u)^2), the expectation by a sum over 33 points.
+        """H(u) + sum E log(1 - tanh(u)^2), with the expectation as a sum over 33 points.
 
-        It has no closed form. Haarnoja et al. (2018) take -log pi of one sample; here it is the
-        trapezoidal rule over mean - 5 sigma .. mean + 5 sigma, component by component, which
-        needs no noise and has an exact gradient. Its error is below 5e-6 nats for a sigma up to
-        2, 3e-4 up to 4 and 8e-3 up to exp(2), the default bound.
+        There is no closed form. Haarnoja et al. (2018) take -log pi of one sample; here it is the
+        trapezoidal rule over mean - 5 sigma .. mean + 5 sigma for each component, which needs no
+        noise and has an exact gradient. Its error is below 5e-6 nats for a sigma up to 2, 3e-4 up
+        to 4 and 8e-3 up to exp(2), the default bound.
         """
         mean, log_std = self.mean_and_log_std(parameters)
         points = np.linspace(-REACH, REACH, NODES)

@@ -16,20 +16,20 @@ from clew.errors import UserError, require_at_least
 FORBIDDEN = -1e30
 """The logit of an action that a mask forbids.
 
-Its softmax is 0 exactly, also beside noise. An infinite one would make 0 x infinity of p log p, and
-a NaN of the gradient.
+Its softmax is exactly 0, also with noise. An infinite logit would give 0 x infinity in p log p, and
+NaN in the gradient.
 """
 
 
 class Categorical(Distribution):
     """One of n actions: p_i = softmax(logits)_i.
 
-    The largest of logits plus Gumbel noise is a sample from the softmax of the logits (Gumbel,
-    1954; Maddison et al., 2014, section 2).
+    The index of the largest logit plus Gumbel noise is a sample from the softmax of the logits
+    (Gumbel, 1954; Maddison et al., 2014, section 2).
 
     Args:
         n: number of actions, at least 1.
-        start: what the environment calls the first of them.
+        start: the environment's number of the first action.
         dtype: of the environment's actions on the host.
     """
 
@@ -54,7 +54,7 @@ class Categorical(Distribution):
         return self.mode(parameters + noise)
 
     def mode(self, parameters: Parameters) -> Int[Array, "*lead"]:
-        """The most probable action; of equal ones the first."""
+        """The most probable action; the first one if several are."""
         return jnp.argmax(parameters, axis=-1).astype(self.action_dtype)
 
     def log_prob(
@@ -72,12 +72,12 @@ class Categorical(Distribution):
     def masked(self, parameters: Parameters, mask: Bool[Array, "*lead n"]) -> Parameters:
         """The logits, with p_i = 0 where the mask is False.
 
-        Probabilities, entropy and gradients are those of a softmax over what is allowed.
+        Probabilities, entropy and gradients are those of a softmax over the allowed actions.
         """
         return forbid(parameters, mask)
 
     def centred(self, parameters: Parameters) -> Parameters:
-        """The logits less their mean."""
+        """The logits minus their mean."""
         return parameters - jnp.mean(parameters, axis=-1, keepdims=True)
 
     def decode(self, action: AnyArray) -> AnyArray:
@@ -89,9 +89,9 @@ class MultiCategorical(Distribution):
     """Several independent choices, of n_1, n_2, ... actions; their logits are concatenated.
 
     Args:
-        nvec: number of actions of every choice, at least 1 each; of any shape, which is the
-            action's.
-        start: what the environment calls the first action of every choice; 0 by default.
+        nvec: number of actions of every choice, at least 1 each; its shape, which is arbitrary, is
+            the action's.
+        start: the environment's number of the first action of every choice; 0 by default.
         dtype: of the environment's actions on the host.
     """
 
@@ -157,7 +157,7 @@ class MultiCategorical(Distribution):
         return [Categorical(n) for n in self.sizes]
 
     def _sum(self, of: Callable[..., Array], *parts: list[Array]) -> Array:
-        """The sum over the choices of something that each has."""
+        """The sum of a quantity over the choices."""
         terms = [of(choice, *own) for choice, *own in zip(self._choices(), *parts, strict=True)]
         return sum(terms[1:], terms[0])
 
@@ -221,7 +221,7 @@ def forbid(logits: Float[Array, "*lead n"], mask: Bool[Array, "*lead n"]) -> Arr
 
 
 def _from(action: AnyArray, start: int | np.ndarray, dtype: str) -> AnyArray:
-    """Counted from `start`; as it is where that is 0, and of the given type on the host."""
+    """The action counted from `start`, unchanged if that is 0; in the given dtype on the host."""
     if not isinstance(action, jax.Array):
         return (np.asarray(action).astype(np.int64) + start).astype(dtype)
     if not np.any(start):

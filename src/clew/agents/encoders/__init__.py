@@ -1,4 +1,4 @@
-"""What reads an observation before the memory, by the space that an environment declares."""
+"""Encoders, which read an observation before the memory, by the environment's space."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -63,15 +63,15 @@ def make_encoder(
     | MultiBinary | as it is | layers | as it is | layers |
     | Dict | its entries, concatenated in order of their names | | | |
 
-    joint reads all of it together: as none, but pictures by impala, and then layers.
+    joint reads everything together: as none, but pictures by impala, and then layers.
 
     A picture is a Box of 3 axes, or of 2 if it is bytes, with both sides at least 32, or 8 with
-    impala; with impala or nature an observation that is no dict is one whatever its sides. Bytes of
-    pictures are divided by 255 in all cases. In a dict the entry `previous_action` is
-    one-hot, or as it is if it is a Box, and `previous_reward` as sign(r) log(1 + |r|), both
-    without layers. An action mask is left out, unless it is to be shown; what remains is no dict if
-    it had no name. "module:Class" names an encoder of your own, which reads the whole observation:
-    it is called as `Class(space, key=key, **encoder_options)`.
+    impala; with impala or nature an observation that is not a dict is always a picture. Bytes of
+    pictures are always divided by 255. In a dict the entry `previous_action` is one-hot, or
+    unchanged if it is a Box, and `previous_reward` is sign(r) log(1 + |r|), both without layers. An
+    action mask is left out unless it should be shown; an unnamed rest is then not a dict.
+    "module:Class" names an encoder of your own, which reads the whole observation: it is called as
+    `Class(space, key=key, **encoder_options)`.
 
     Raises:
         UserError: for a space that is not supported or empty, or a picture that is too small.
@@ -106,7 +106,7 @@ def _make_own(
     """The encoder that "module:Class" names."""
     name, kind = config.encoder, resolve(config.encoder)
     if isinstance(kind, type) and not issubclass(kind, AbstractEncoder):
-        raise UserError(f"{name} is no encoder: expected a class derived from AbstractEncoder")
+        raise UserError(f"{name} is not an encoder: expected a class derived from AbstractEncoder")
     made = call_own(name, kind, space, key=key, **config.encoder_options)
     if not isinstance(made, AbstractEncoder):
         raise UserError(f"{name} returned {type(made).__name__}, expected an AbstractEncoder")
@@ -206,7 +206,7 @@ def _dense(shape: tuple[int, ...], config: EncoderConfig, key: PRNGKeyArray, sca
 
 
 def taken_for_symbols(space: spaces.Space[Any], config: EncoderConfig) -> bool:
-    """Whether bytes are read as numbers up to 255 that impala would read as a picture."""
+    """Whether bytes that impala would read as a picture are read as numbers up to 255."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
         return False
     if config.encoder == "impala" or is_reference(config.encoder):
@@ -215,13 +215,13 @@ def taken_for_symbols(space: spaces.Space[Any], config: EncoderConfig) -> bool:
 
 
 def is_flattened(space: spaces.Space[Any], config: EncoderConfig) -> bool:
-    """Whether the agent is given a picture's numbers as they are, side by side."""
+    """Whether the agent reads a picture as a flat vector of its numbers."""
     picture = isinstance(space, spaces.Box) and _is_picture(space, PICTURE)
     return picture and config.encoder == "none"
 
 
 def _is_picture(space: spaces.Box, least: int) -> bool:
-    """Three axes, or two of bytes, and both sides long."""
+    """Whether a Box has three axes, or two of bytes, and both sides are long enough."""
     if len(space.shape) != 3 and not (len(space.shape) == 2 and space.dtype == np.uint8):
         return False
     return min(Frame(space.shape, is_bytes=False).size[:2]) >= least

@@ -1,4 +1,4 @@
-"""What every encoder is, its settings, and how several are put together."""
+"""The interface and settings of encoders, and how several are combined."""
 
 import abc
 import math
@@ -30,13 +30,14 @@ FEATURES = {"impala": 256, "nature": 512}
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """What reads the observation before the memory; see `make_encoder`."""
+    """Settings of the encoder, which reads the observation before the memory; see
+    `make_encoder`."""
 
     encoder: str = "none"
-    """What reads the observation before the memory: none; mlp, layers of x W + b with a relu;
-    impala or nature, convolutions for pictures; auto, impala for pictures and mlp for the rest;
-    joint, the mlp over all entries of a dict together, with impala for pictures before it;
-    or module:Class, an encoder of your own, called with the whole observation's space and a key."""
+    """The encoder before the memory: none; mlp, layers of x W + b with a relu; impala or nature,
+    convolutions for pictures; auto, impala for pictures and mlp for the rest; joint, one mlp over
+    all entries of a dict, with impala for pictures before it; or module:Class, an encoder of your
+    own, called with the space of the whole observation and a key."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of an encoder of your own."""
     encoder_size: int = 64
@@ -44,24 +45,25 @@ class EncoderConfig:
     encoder_layers: int = 2
     """Number of the mlp's layers (Makkink, 2021, section 3.4: 2)."""
     picture_channels: tuple[int, ...] = ()
-    """Channels of the convolutional stages; none given takes the published ones, 16 32 32 for
-    impala (Espeholt et al., 2018, Figure 3), 32 64 64 for nature (Mnih et al., 2015)."""
+    """Channels of the convolutional stages; by default the published ones, 16 32 32 for impala
+    (Espeholt et al., 2018, Figure 3), 32 64 64 for nature (Mnih et al., 2015)."""
     picture_size: int = 0
-    """Width of the layer after the convolutions; 0 takes the published one, 256 for impala, 512
-    for nature (Sample Factory takes 512 for both)."""
+    """Width of the layer after the convolutions; 0 for the published one, 256 for impala, 512 for
+    nature (Sample Factory has 512 for both)."""
     embedding_size: int = 0
-    """Learned numbers for each value of a Discrete or MultiDiscrete observation; 0 for one-hot."""
+    """Size of the learned embedding of each value of a Discrete or MultiDiscrete observation; 0 for
+    one-hot."""
     encoder_projection: int = 0
-    """Width of a product x W + b after all of it; 0 for none."""
+    """Width of a final product x W + b; 0 for none."""
     encoder_norm: bool = False
-    """Layer normalisation of what the encoder gives."""
+    """Layer normalisation of the encoder's output."""
     nonlinearity: str = "relu"
     """Between the encoder's layers: relu, or elu as in Sample Factory."""
     precision: str = "float32"
-    """What the encoder's mlp and convolutions compute in: float32, bfloat16 or float16.
-    Parameters and outputs are float32 in any case; for a GPU, where float16 needs small losses."""
+    """Precision of the encoder's mlp and convolutions: float32, bfloat16 or float16. Parameters and
+    outputs are always float32. For a GPU; float16 needs small losses."""
     init: str = "orthogonal"
-    """How its weights begin: orthogonal, lecun or uniform."""
+    """Initialisation of its weights: orthogonal, lecun or uniform."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, str):  # the class itself
@@ -98,7 +100,7 @@ class EncoderConfig:
 class AbstractEncoder(eqx.Module):
     """Maps an observation, an array or a dict of arrays, to a vector, on any leading axes.
 
-    A chunk [time, batch, ...] goes through in one call. Outputs are float32 [*lead, output_size].
+    A chunk [time, batch, ...] is encoded in one call. Outputs are float32 [*lead, output_size].
     """
 
     output_size: eqx.AbstractVar[int]
@@ -109,7 +111,7 @@ class AbstractEncoder(eqx.Module):
 
 
 class DictEncoder(AbstractEncoder):
-    """A dict of observations: every entry by its own encoder, concatenated in order of their names.
+    """A dict of observations: one encoder per entry, concatenated in the order of the names.
 
     Raises:
         UserError: if it is called with other entries.
@@ -133,10 +135,10 @@ class DictEncoder(AbstractEncoder):
 
 
 class WithoutMask(AbstractEncoder):
-    """An encoder of what an observation has beside its action mask.
+    """An encoder of an observation without its action mask.
 
     Args:
-        encoder: of the rest, which is an array where it had no name.
+        encoder: of the rest, which is an array if it has no name.
     """
 
     encoder: AbstractEncoder
@@ -174,7 +176,7 @@ def leading_axes(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The leading axes of observations of one shape.
 
     Raises:
-        UserError: if they are of another shape.
+        UserError: if they have another shape.
     """
     split = x.ndim - len(shape)
     if split < 0 or x.shape[split:] != shape:
@@ -186,7 +188,7 @@ def leading_axes(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def flat(x: Array, shape: tuple[int, ...]) -> Array:
-    """Observations of one shape with that shape laid out in one axis."""
+    """Observations of one shape with that shape flattened to one axis."""
     return x.reshape(*leading_axes(x, shape), math.prod(shape))
 
 
@@ -196,7 +198,7 @@ def activate(x: Array, nonlinearity: str) -> Array:
 
 
 def in_precision(module: Module, precision: str) -> Module:
-    """The module with its parameters in another type; gradients come back in float32."""
+    """The module with its parameters in another dtype; gradients are float32."""
     dtype = np.dtype(jnp.dtype(precision))
     return jax.tree.map(
         lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, module

@@ -1,10 +1,10 @@
-"""Convolution and pooling of pictures [batch, height, width, channels], fast in either direction.
+"""Convolution and pooling of pictures [batch, height, width, channels], fast in both directions.
 
-XLA brings a convolution on a processor into the one form that it has fast code for, but not inside
-of a loop, which is where learning happens; its gradients are then ten to thirty times slower. So
-they are written here in that form: batch first, channels last, kernels [height, width, in, out],
-nothing mirrored. Several kernels side by side (seeds) would become one grouped convolution, which
-is as slow; they are convolved in a loop instead.
+On a CPU, XLA brings a convolution into the one form for which it has fast code, but not inside a
+loop, which is where learning happens; its gradients are then ten to thirty times slower. So they
+are written here in that form: batch first, channels last, kernels [height, width, in, out], nothing
+mirrored. Several kernels side by side (seeds) would become one grouped convolution, which is
+equally slow; they are convolved in a loop instead.
 """
 
 from collections.abc import Callable
@@ -38,11 +38,11 @@ class Convolution(eqx.Module):
     columns times `gain`; `lecun` and `uniform` as `Linear` does, with size * size * in for "in".
 
     Args:
-        channels: numbers of channels before and after.
+        channels: number of channels before and after.
         size: of the square kernel.
-        stride: steps between two places, in both directions.
-        same: pad with zeros to ceil(height / stride), more after than before if it is odd, as
-            TensorFlow's SAME; else none, its VALID.
+        stride: in both directions.
+        same: pad with zeros to ceil(height / stride), more after than before if the padding is odd,
+            like TensorFlow's SAME; otherwise no padding, its VALID.
         gain: of orthogonal weights.
     """
 
@@ -72,7 +72,7 @@ class Convolution(eqx.Module):
         self.stride, self.same = stride, same
 
     def __call__(self, x: Picture, scale: float = 1.0) -> Picture:
-        """y = scale (x * W) + b, where the scale is multiplied into the weights."""
+        """y = scale (x * W) + b; the scale is multiplied into the weights."""
         weight = self.weight if scale == 1.0 else self.weight * scale
         height, width = (self._padding(n) for n in x.shape[1:3])
         y = cast(Array, convolve(x, weight, self.stride, (height, width)))
@@ -91,7 +91,7 @@ def convolve(x: Picture, kernel: Kernel, stride: int, padding: Padding) -> Pictu
     """y[b, i, j, o] = sum x[b, stride i + k - before, stride j + l - before, c] kernel[k, l, c, o].
 
     Args:
-        kernel: of the pictures' type.
+        kernel: in the pictures' dtype.
         padding: zeros before and after the height, and before and after the width.
     """
     return _forward(stride, padding)(x, kernel)
@@ -158,13 +158,14 @@ def _backward_x(
 def _backward_kernel(
     stride: int, padding: Padding, size: tuple[int, int], kernel: tuple[int, int]
 ) -> Product:
-    """The gradient of the kernel: channels as the batch, and the batch as channels."""
+    """The gradient of the kernel: channels take the place of the batch, and the batch of
+    channels."""
 
     def run(x: Array, g: Array) -> Array:
         pads = []
         for axis, (n, k, (low, _)) in enumerate(zip(size, kernel, padding, strict=True), 1):
             after = k - 1 + (g.shape[axis] - 1) * stride + 1 - n - low
-            if after < 0:  # the last places that no kernel reached
+            if after < 0:  # the last pixels, which no kernel reached
                 x = jax.lax.slice_in_dim(x, 0, n + after, axis=axis)
             pads.append((low, max(after, 0)))
 
@@ -210,11 +211,11 @@ def _one_by_one(run: Product, *, merge: bool) -> Product:
 
 
 def max_pool(x: Picture) -> Picture:
-    """The largest of 3 x 3, every second place in both directions, padded as TensorFlow's SAME.
+    """The maximum over 3 x 3 with stride 2, padded like TensorFlow's SAME.
 
-    An even height takes its padding after the end only, an odd one on either side; padding never
-    wins. Rows, then columns: the gradient of a window in one piece is four times slower on a
-    processor. Where several are the largest, they share the gradient.
+    An even height is padded only at the end, an odd one on both sides; padding never wins. Rows are
+    pooled before columns: the gradient of a whole window is four times slower on a CPU. Where
+    several entries are the largest, they share the gradient.
     """
     return _pool(_pool(x, 1), 2)
 

@@ -63,7 +63,7 @@ class Stage(eqx.Module):
 class Frame(eqx.Module):
     """The layout of pictures: [height, width, channels], or channels first, or without channels.
 
-    Channels are first if that axis is the shortest of the three, as where frames are stacked; else
+    Channels are first if that axis is the shortest of the three, as with stacked frames; otherwise
     they are last. Bytes are divided by 255, in the weights of the first convolution, so that half
     precision does not round them.
 
@@ -96,7 +96,7 @@ class Frame(eqx.Module):
         return (second, rest[0], first) if self.channels_first else (first, second, rest[0])
 
     def __call__(self, x: Shaped[Array, "..."], precision: str) -> Picture:
-        """Pictures with their leading axes as one and their channels last."""
+        """Pictures with their leading axes merged and their channels last."""
         count = math.prod(leading_axes(x, self.shape))
         x = x.reshape(count, *self.shape).astype(precision)
         return jnp.moveaxis(x, 1, -1) if self.channels_first else x.reshape(count, *self.size)
@@ -107,13 +107,13 @@ class PictureEncoder(AbstractEncoder):
 
     Args:
         frame: the layout of pictures.
-        channels: of the stages or convolutions; none given takes the published ones.
-        features: size of the output; 0 takes the published one.
+        channels: of the stages or convolutions; by default the published ones.
+        features: size of the output; 0 for the published one.
         nonlinearity: relu as published, or elu as in Sample Factory.
-        precision: what all of it computes in.
+        precision: of all computations.
 
     Raises:
-        UserError: for a picture of which nothing would be left.
+        UserError: for a picture that is too small.
     """
 
     output: eqx.AbstractVar[Linear]
@@ -155,11 +155,11 @@ class PictureEncoder(AbstractEncoder):
 
     @abc.abstractmethod
     def side(self, length: int) -> int:
-        """What the convolutions leave of a side of a picture; 0 of one that is too small."""
+        """The length of a picture's side after the convolutions; 0 if the picture is too small."""
 
     @abc.abstractmethod
     def convolve(self, x: Picture, scale: float) -> Picture:
-        """The convolutions of pictures times a scale, and the nonlinearity after the last."""
+        """The convolutions of scaled pictures, and the nonlinearity after the last one."""
 
     def __call__(self, x: Shaped[Array, "..."]) -> Float[Array, "*lead out"]:
         lead, net = leading_axes(x, self.frame.shape), in_precision(self, self.precision)
@@ -171,12 +171,12 @@ class Impala(PictureEncoder):
     """The deep residual network of IMPALA: three stages, then relu, x W + b and relu.
 
     A stage is a 3 x 3 convolution, a maximum over 3 x 3 with stride 2, and two residual blocks.
-    All is padded as TensorFlow's SAME, as published: a picture of even size gets a pool's padding
-    below and on the right only (PyTorch's ports pad on all sides, so their weights do not fit).
-    A picture of 64 x 64 x 3 takes 622,144 parameters.
+    Everything is padded like TensorFlow's SAME, as published: a picture of even size gets a pool's
+    padding only below and on the right (PyTorch ports pad on all sides, so their weights do not
+    fit). A picture of 64 x 64 x 3 takes 622,144 parameters.
 
     As published, stages have 16, 32 and 32 channels and the output 256 features (512 in Sample
-    Factory). `orthogonal` begins the convolutions with gain 1 (as Sample Factory) and the last
+    Factory). `orthogonal` starts the convolutions with gain 1 (as in Sample Factory) and the last
     layer with sqrt(2); `lecun` is that of the published code.
 
     Source: Espeholt et al. (2018), Figure 3, right, without its LSTM, and its published code.
@@ -202,9 +202,9 @@ class Impala(PictureEncoder):
 class Nature(PictureEncoder):
     """The network of the first deep Q-learner on Atari: three convolutions and a layer.
 
-    32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3, none padded, each followed
-    by relu, then x W + b and relu, of 512 features. A picture of 84 x 84 x 4 takes 1,684,128
-    parameters. `orthogonal` begins every layer with gain sqrt(2).
+    32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3, none padded, each followed by
+    relu, then x W + b and relu, of 512 features. A picture of 84 x 84 x 4 takes 1,684,128
+    parameters. `orthogonal` starts every layer with gain sqrt(2).
 
     Source: Mnih et al. (2015), Methods, "Model architecture".
     """

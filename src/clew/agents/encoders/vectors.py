@@ -1,4 +1,4 @@
-"""Encoders of vectors and integers: identity, layers, one-hot, embedded, and past rewards."""
+"""Encoders of vectors and integers: identity, layers, one-hot, embeddings and past rewards."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ class Dense(AbstractEncoder):
         sizes: of the layers.
         scale: factor on the observation, such as 1/255 for the bytes of a picture.
         nonlinearity: relu or elu.
-        precision: what the layers compute in.
+        precision: of the layers' computations.
     """
 
     layers: tuple[Linear, ...]
@@ -67,11 +67,11 @@ class Dense(AbstractEncoder):
 class OneHot(AbstractEncoder):
     """Integers, each one-hot over its values.
 
-    A number outside of its range, such as a previous action where there was none, is all zeros.
+    A number outside its range, such as a previous action where there was none, is all zeros.
 
     Args:
-        sizes: number of values of every number.
-        starts: the first value of every number.
+        sizes: the number of values of every integer.
+        starts: the first value of every integer.
         shape: of an observation.
     """
 
@@ -96,11 +96,11 @@ class OneHot(AbstractEncoder):
 class Embedding(AbstractEncoder):
     """Integers, each as the learned vector of its value: one-hot times a table.
 
-    Tables begin standard normal, one for every number of the observation. A number outside of its
+    Tables start standard normal, one for every integer of the observation. A number outside its
     range is a vector of zeros.
 
     Args:
-        one_hot: the numbers and their values.
+        one_hot: the integers and their values.
         size: of a vector.
     """
 
@@ -122,7 +122,7 @@ class Embedding(AbstractEncoder):
 
 
 class PreviousReward(AbstractEncoder):
-    """sign(r) log(1 + |r|): near 0 the reward itself, and large ones keep their order.
+    """sign(r) log(1 + |r|): nearly the reward itself close to 0, while large ones keep their order.
 
     Source: Hafner et al. (2023), equation 1, symlog.
     """

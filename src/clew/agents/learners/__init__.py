@@ -22,7 +22,7 @@ LEARNERS: dict[str, type[Learner]] = {
 }
 
 OWN_METRIC = "learner."
-"""How the metrics of a learner of your own begin in rows, where no other learner has them."""
+"""The prefix in rows of a user's learner's metrics that no other learner has."""
 
 
 def _about(kind: type) -> str:
@@ -65,7 +65,7 @@ def find_learner(algorithm: str) -> type[Learner]:
     """The class of a learner, one of `LEARNERS` or "package.module:Class".
 
     Raises:
-        UserError: if there is none of that name, or the class lacks a member of a learner.
+        UserError: if there is no learner of that name, or the class lacks a member of a learner.
     """
     learner = find("algorithm", algorithm, LEARNERS)
     if algorithm not in LEARNERS:
@@ -78,10 +78,10 @@ def learner_settings(algorithm: str, options: Mapping[str, Any]) -> LearnerConfi
 
     Args:
         algorithm: "package.module:Class".
-        options: those that are not left at their defaults.
+        options: the settings that differ from their defaults.
 
     Raises:
-        UserError: as `find_learner`, or for an option that its settings do not have.
+        UserError: as in `find_learner`, or for an option that its settings do not have.
     """
     settings: LearnerConfig = call_own(algorithm, find_learner(algorithm).settings, **options)
     return settings
@@ -93,7 +93,7 @@ def make_learner(algorithm: str, config: LearnerConfig, updates: int) -> Learner
     Args:
         algorithm: one of `LEARNERS`, or "package.module:Class".
         config: its settings.
-        updates: of the whole run, for schedules.
+        updates: number in the whole run, for schedules.
     """
     learner: type = find_learner(algorithm)
     return learner(config, updates)
@@ -102,8 +102,8 @@ def make_learner(algorithm: str, config: LearnerConfig, updates: int) -> Learner
 def describes_updates(metric: str) -> bool:
     """Whether a metric describes updates, as the memory's do; the others describe episodes.
 
-    Those of a learner of your own that no learner of the library has are called "learner.NAME" in
-    a run's rows, which are read without importing it.
+    Metrics of a user's learner that no library learner has are called "learner.NAME" in a run's
+    rows, which are read without importing that learner.
     """
     known = any(metric in learner.metrics for learner in LEARNERS.values())
     return known or metric.startswith(("memory.", OWN_METRIC))

@@ -50,23 +50,23 @@ class A2CConfig(Settings):
     """Settings of advantage actor-critic. "Table A.1" is Pramanik's (2023)."""
 
     num_envs: int = 8
-    """Environments stepped side by side (Table A.1: 8)."""
+    """Environments stepped in parallel (Table A.1: 8)."""
     rollout_length: int = 128
     """Steps of every environment between two updates; gradients reach back no further
     (Table A.1: 256)."""
     minibatches: int = 1
-    """Gradient steps per rollout, each on its own part of the environments; 1 takes all at once,
-    as published. Must divide num_envs."""
+    """Gradient steps per rollout, each on its own part of the environments; 1 uses all at once, as
+    published. Must divide num_envs."""
     gradient_accumulation: int = 1
-    """Parts in which a gradient step reads its environments, one after the other, for less memory;
+    """Parts in which a gradient step reads its environments, one after the other, to save memory;
     up to rounding the step is the same. Must divide the environments of a minibatch."""
     learning_rate: float = 1e-3
-    """Step size of Adam (Table A.1 sweeps 1e-3 to 1e-5)."""
+    """Learning rate of Adam (Table A.1 sweeps 1e-3 to 1e-5)."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, as published, linear or cosine, down to 0 at the
-    last gradient step, or module:function, one of your own, see `make_schedule`."""
+    """Schedule of the learning rate over a run: constant, as published; linear or cosine, down to 0
+    at the last gradient step; or module:function, one of your own, see `make_schedule`."""
     warmup_fraction: float = 0.0
-    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    """Fraction of a run's gradient steps over which the learning rate first rises from 0."""
     gamma: float = 0.99
     """Discount per step (Table A.1: 0.99)."""
     lam: float = 0.95
@@ -76,8 +76,8 @@ class A2CConfig(Settings):
     value_cost: float = 0.5
     """Weight of the squared error of the value (Table A.1: 0.5)."""
     max_grad_norm: float | None = 0.5
-    """Largest global norm of the gradient, longer ones are scaled down; None for no limit (0.5 in
-    the authors' published code, the thesis is silent)."""
+    """Maximum global norm of the gradient; None for no clipping (0.5 in the authors' published
+    code, not given in the thesis)."""
     adam_b1: float = 0.9
     """Decay of Adam's mean of gradients, per update."""
     adam_b2: float = 0.999
@@ -85,17 +85,19 @@ class A2CConfig(Settings):
     adam_eps: float = 1e-8
     """Added to Adam's denominator (1e-8 in the authors' published code)."""
     advantage_normalisation: bool = False
-    """Scale the advantages of a batch to mean 0 and deviation 1 (off in the authors' code)."""
+    """Scale the advantages of a batch to mean 0 and standard deviation 1 (off in the authors'
+    code)."""
     whole_episodes: bool = False
     """Make every rollout one whole episode of each environment, of at most rollout_length steps;
     environments whose episode has ended wait for the others, and their steps count too (on in
     Makkink's published code, with one environment)."""
     return_normalisation: bool = False
-    """Scale the returns of every episode to mean 0 and deviation 1, unless they are all equal; the
-    value learns the scaled ones. Needs whole_episodes (on in Makkink's published code)."""
+    """Scale the returns of every episode to mean 0 and standard deviation 1, unless they are all
+    equal; the value learns the scaled returns. Needs whole_episodes (on in Makkink's published
+    code)."""
     loss_over_time: str = "mean"
-    """How the loss reduces the valid steps of a rollout: by their mean, or by the sum of each
-    environment (in Makkink's published code the sum)."""
+    """How the loss reduces the valid steps of a rollout: mean, or sum over each environment's steps
+    (sum in Makkink's published code)."""
     ponder_cost: float = 0.0
     """Weight of an adaptive memory's ponder cost (0 in Makkink, 2021)."""
 
@@ -110,8 +112,8 @@ class A2CConfig(Settings):
         require_parts(self.gradient_accumulation, self.num_envs // self.minibatches, "environments")
         if self.gradient_accumulation > 1 and self.advantage_normalisation:
             raise UserError(
-                "gradient_accumulation needs advantage_normalisation off: a2c judges actions while "
-                "it reads them, and a part has other advantages than the whole"
+                "gradient_accumulation needs advantage_normalisation off: a2c computes advantages "
+                "while it reads, so a part would be normalised differently from the whole"
             )
         require_choice("loss_over_time", self.loss_over_time, ("mean", "sum"))
         if self.return_normalisation and not self.whole_episodes:
@@ -131,15 +133,15 @@ def a2c_loss(
         L_value  = mean((sg(G_t) - V_t)^2)
         L        = L_policy + value_cost L_value - entropy_cost mean(H_t) + ponder_cost mean(P_t)
 
-    or sums over time, means over environments, in their place (`loss_over_time`). Logits and
-    values are the present network's, see `trajectory.reread`.
+    or sums over time and means over environments instead (`loss_over_time`). Logits and values are
+    the current network's, see `trajectory.reread`.
 
     Returns:
         The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value), and the
         means of the memory's metrics as "memory.NAME".
 
     Source: Pramanik (2023), section 5.1 and Table A.1; constants in `A2CConfig`. Makkink (2021),
-    section 3.2 and Algorithm 1, as its published code has it, with whole episodes and normalised
+    section 3.2 and Algorithm 1, as in its published code, with whole episodes and normalised
     returns.
     """
     return loss_of_reading(reread(agent, trajectory), trajectory, agent.distribution, config)
@@ -148,7 +150,7 @@ def a2c_loss(
 def loss_of_reading(
     reading: Reading, trajectory: Trajectory, distribution: Distribution, config: A2CConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """`a2c_loss` of what the network says of all T+1 observations."""
+    """`a2c_loss` from the network's outputs for all T+1 observations."""
     (logits, values), metrics = reading
     returns = jax.lax.stop_gradient(
         lambda_returns(
@@ -186,9 +188,11 @@ def loss_of_reading(
 def _normalised_in_episodes(
     returns: Float[Array, "time batch"], valid: Bool[Array, "time batch"]
 ) -> Float[Array, "time batch"]:
-    """Each environment's valid returns with mean 0 and deviation 1, as they are if all are equal.
+    """Each environment's valid returns with mean 0 and standard deviation 1; unchanged if all
+    equal.
 
-    The deviation is the biased one. Equal is what differs by rounding alone, which would become 1.
+    The standard deviation is the biased one. Returns that differ only by rounding count as equal;
+    otherwise the rounding would be scaled to 1.
     """
     number = jnp.maximum(jnp.sum(valid, axis=0), 1).astype(returns.dtype)
     mean = jnp.sum(jnp.where(valid, returns, 0.0), axis=0) / number
@@ -209,17 +213,17 @@ class A2C:
 
     config: A2CConfig
     updates: int = 1
-    """Of the whole run, at whose end a schedule reaches 0."""
+    """Number of updates in the whole run, at whose end a schedule reaches 0."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Adam, see `adam`, with the schedule of the settings."""
+        """Adam, see `adam`, with the settings' schedule."""
         config = self.config
         return adam(config, make_schedule(config, self.updates * config.minibatches))
 
     @property
     def gathering(self) -> Gathering:
-        """Whole rollouts, by its own policy."""
+        """Whole rollouts by its own policy."""
         config = self.config
         parts = config.minibatches * config.gradient_accumulation
         loss = partial(loss_of_reading, config=config)
@@ -236,7 +240,7 @@ class A2C:
         return ActorCritic
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
-        """That of Adam."""
+        """The state of Adam."""
         return init_optimiser(self.optimiser, agent)
 
     def learn(
@@ -244,8 +248,8 @@ class A2C:
     ) -> Learned:
         """One gradient step per minibatch; metrics are means over the minibatches.
 
-        With more than one the environments are permuted at random; whole environments, because a
-        memory must read its observations in order.
+        With more than one minibatch the environments are permuted at random; they stay whole,
+        because a memory must read its observations in order.
         """
         config, trajectory = self.config, rollout.whole
         if config.minibatches == 1:

@@ -1,4 +1,4 @@
-"""What every learning algorithm is, and the gradient step that they share."""
+"""The interface of learning algorithms, and the gradient step that they share."""
 
 import dataclasses
 import inspect
@@ -35,26 +35,26 @@ Loss = Callable[[Agent, Trajectory], tuple[Float[Array, ""], Metrics]]
 ReadingLoss = Callable[[Reading, Trajectory, Distribution], tuple[Float[Array, ""], Metrics]]
 
 SCHEDULES = ("constant", "linear", "cosine")
-"""How the step size goes over a run, after its warm-up."""
+"""Schedules of the learning rate over a run, after its warm-up."""
 LOSS_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "value", "grad_norm")
 """Metrics of an actor-critic's update."""
 VALUE_METRICS = ("loss", "value_loss", "action_value", "value")
-"""Metrics of an update of values of actions."""
+"""Metrics of an update of action values."""
 
 
 class LearnerState(NamedTuple):
-    """What a learner keeps from update to update, besides the agent; arrays only."""
+    """What a learner keeps from update to update besides the agent; only arrays."""
 
     optimiser: optax.OptState = ()
     others: PyTree[Array] = ()
-    """Whatever else is small: a target network, counters."""
+    """Other small state: a target network, counters."""
     replay: PyTree[Array] = ()
-    """What it has gathered and learns from again. It may be large: it is updated in place, and a
-    checkpoint keeps it in a file of its own, which only a resumed run reads."""
+    """Experience that it replays. It may be large: it is updated in place, and a checkpoint keeps
+    it in a separate file, which only a resumed run reads."""
 
 
 class Learned(NamedTuple):
-    """What came of an update."""
+    """The result of an update."""
 
     agent: Agent
     state: LearnerState
@@ -62,7 +62,7 @@ class Learned(NamedTuple):
 
 
 class OneStep(NamedTuple):
-    """An update that is one gradient step on what the network says of a whole rollout."""
+    """An update that is one gradient step on the network's outputs for a whole rollout."""
 
     loss: ReadingLoss
     optimiser: optax.GradientTransformation
@@ -70,37 +70,37 @@ class OneStep(NamedTuple):
 
 
 class Gathering(NamedTuple):
-    """What a learner wants gathered before an update, and how; the defaults fit most."""
+    """What must be gathered before an update, and how; the defaults fit most learners."""
 
     sequence_length: int | None = None
-    """Steps that are read in one piece while learning; None for the whole rollout."""
+    """Steps that are read as one sequence during learning; None for the whole rollout."""
     sequences_per_step: int | None = None
     """Sequences that a gradient step reads at a time, over all environments; None for all."""
     whole_episodes: bool = False
     """Whether every rollout is one whole episode of each environment. JAX tasks only."""
     tolerates_lag: bool = False
-    """Whether it may learn from what earlier parameters gathered, as with the asynchronous
+    """Whether it may learn from experience of earlier parameters, as with the asynchronous
     runner."""
     consecutive: bool = False
-    """Whether each rollout must begin where the one before it ended, in every environment. Then
-    asynchronous actors wait for each other."""
+    """Whether each rollout must begin where the previous one ended, in every environment.
+    Asynchronous actors then wait for each other."""
     starts: int = 0
     """Steps of all environments before the first gradient step."""
     scheduled: bool = False
-    """Whether acting or an update depends on how many updates the whole run has."""
+    """Whether acting or an update depends on the number of updates in the whole run."""
     behaviour: Behaviour = follow_policy
     """The policy that acts."""
     one_step: OneStep | None = None
-    """For an update that is one gradient step. Where no action changes an observation, acting and
-    learning then read each episode once."""
+    """For an update that is one gradient step. If actions do not change the observations, acting
+    and learning then share one reading of each episode."""
 
 
 class LearnerConfig(Settings, Protocol):
-    """What the settings of every learner have: a frozen dataclass with these and its own."""
+    """The common settings of learners: a frozen dataclass with these and its own."""
 
     @property
     def num_envs(self) -> int:
-        """Environments stepped side by side."""
+        """Environments stepped in parallel."""
         ...
 
     @property
@@ -115,12 +115,12 @@ class LearnerConfig(Settings, Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """Step size of the optimiser."""
+        """Learning rate of the optimiser."""
         ...
 
     @property
     def max_grad_norm(self) -> float | None:
-        """Largest global norm of the gradient; None for no limit."""
+        """Maximum global norm of the gradient; None for no clipping."""
         ...
 
 
@@ -142,14 +142,14 @@ class AdamConfig(LearnerConfig, Protocol):
 class Learner(Protocol):
     """A learning algorithm with its settings: what to gather, and what to learn from it.
 
-    `LEARNERS` names the classes that have this form. Runners call nothing else, so a learner knows
-    neither tasks nor devices nor where rollouts come from.
+    `LEARNERS` lists the classes with this interface. Runners call nothing else, so a learner knows
+    neither tasks nor devices nor the source of rollouts.
     """
 
     settings: ClassVar[type]
     """The dataclass of its settings, a `LearnerConfig`."""
     metrics: ClassVar[tuple[str, ...]]
-    """Names of what `learn` reports, besides the memory's metrics ("memory.NAME")."""
+    """Names of the metrics of `learn`, besides the memory's ("memory.NAME")."""
 
     @property
     def config(self) -> LearnerConfig:
@@ -158,12 +158,12 @@ class Learner(Protocol):
 
     @property
     def gathering(self) -> Gathering:
-        """What it wants gathered."""
+        """What must be gathered for an update."""
         ...
 
     @property
     def make_heads(self) -> MakeHeads:
-        """What makes the heads that it trains, such as `ActorCritic`."""
+        """Builds the heads that it trains, such as `ActorCritic`."""
         ...
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
@@ -171,14 +171,14 @@ class Learner(Protocol):
 
         Args:
             agent: before the first update.
-            template: gives shapes and types of what a rollout hands to `learn`.
+            template: gives the shapes and dtypes of the rollouts that `learn` receives.
         """
         ...
 
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
-        """The update that follows a rollout; `key` is for what learning samples."""
+        """The update after a rollout; `key` is for random draws while learning."""
         ...
 
 
@@ -186,10 +186,10 @@ def require_learner(name: str, kind: type) -> None:
     """Refuses a class that lacks a member of `Learner`, or whose settings lack a common one.
 
     Raises:
-        UserError: naming what it lacks.
+        UserError: naming the missing members.
     """
     if missing := _lacking(kind, Learner):
-        raise UserError(f"{name} is no learner: it lacks {', '.join(missing)}")
+        raise UserError(f"{name} is not a learner: it lacks {', '.join(missing)}")
     if not dataclasses.is_dataclass(kind.settings):
         raise UserError(f"settings of {name} must be a dataclass, got {kind.settings!r:.60}")
     if missing := _lacking(kind.settings, LearnerConfig):
@@ -215,11 +215,11 @@ def adam(
 ) -> optax.GradientTransformation:
     """Clipping by the global norm, then Adam.
 
-    A complex number counts by its absolute value, in the norm and in Adam's second moment.
+    A complex number counts by its absolute value, both in the norm and in Adam's second moment.
 
     Args:
-        config: the constants, and the step size where there is no schedule.
-        schedule: the step size by the number of the gradient step.
+        config: the constants, and the learning rate if there is no schedule.
+        schedule: the learning rate by the number of the gradient step.
 
     Source: Kingma and Ba (2015); order and constants of Pramanik's published code.
     """
@@ -231,14 +231,14 @@ def adam(
 def after_clipping(
     optimiser: optax.GradientTransformation, max_norm: float | None
 ) -> optax.GradientTransformation:
-    """The optimiser on gradients scaled down to a global norm, if longer; None for no limit."""
+    """The optimiser after clipping gradients by their global norm; None for no clipping."""
     if max_norm is None:
         return optimiser
     return optax.chain(optax.clip_by_global_norm(max_norm), optimiser)
 
 
 def make_schedule(config: AdamConfig, steps: int) -> optax.Schedule | None:
-    """The step size by the number of the gradient step; None for a constant one.
+    """The learning rate by the number of the gradient step; None for a constant one.
 
     With n gradient steps, of which w = round(`warmup_fraction` n) are the warm-up, and r the
     settings' `learning_rate`, step i takes r i / w while i < w, and after it, with
@@ -246,9 +246,9 @@ def make_schedule(config: AdamConfig, steps: int) -> optax.Schedule | None:
 
     Args:
         config: the settings. Their `schedule` is one of `SCHEDULES`, or "module:function" for one
-            of your own, which is called with the step size and the number of gradient steps after
-            the warm-up, and returns an optax schedule.
-        steps: gradient steps that the run's steps allow.
+            of your own, which is called with the learning rate and the number of gradient steps
+            after the warm-up, and returns an optax schedule.
+        steps: number of gradient steps in the run.
 
     Raises:
         UserError: if the function cannot be found or called.
@@ -277,12 +277,12 @@ def _after_warmup(schedule: str, rate: float, steps: int) -> optax.Schedule | No
 
 
 def is_scheduled(config: AdamConfig) -> bool:
-    """Whether the step size is not constant."""
+    """Whether the learning rate is not constant."""
     return config.schedule != "constant" or config.warmup_fraction > 0
 
 
 def require_parts(count: int, sequences: int, what: str) -> None:
-    """Refuses a `gradient_accumulation` that does not divide a minibatch, with a `UserError`."""
+    """Raises `UserError` if `gradient_accumulation` does not divide a minibatch."""
     require_at_least("gradient_accumulation", count, 1)
     if sequences % count:
         raise UserError(
@@ -292,7 +292,7 @@ def require_parts(count: int, sequences: int, what: str) -> None:
 
 
 def validate_adam(config: AdamConfig) -> None:
-    """Refuses impossible settings of `adam` and `make_schedule`, with a `UserError`."""
+    """Raises `UserError` for impossible settings of `adam` and `make_schedule`."""
     if is_reference(config.schedule):
         resolve(config.schedule)
     else:
@@ -303,13 +303,13 @@ def validate_adam(config: AdamConfig) -> None:
     for name in ("adam_b1", "adam_b2"):
         require_fraction(name, getattr(config, name))
     if 1 in (config.adam_b1, config.adam_b2):
-        raise UserError("adam_b1 and adam_b2 must be below 1, at 1 nothing is ever learned")
+        raise UserError("adam_b1 and adam_b2 must be below 1: at 1 nothing is learned")
     if config.max_grad_norm is not None:
         require_rate("max_grad_norm", config.max_grad_norm, positive=True)
 
 
 class ReturnsConfig(AdamConfig, Protocol):
-    """The settings of every learner from lambda-returns."""
+    """The settings of every learner that uses lambda-returns."""
 
     @property
     def lam(self) -> float: ...
@@ -318,7 +318,7 @@ class ReturnsConfig(AdamConfig, Protocol):
 
 
 def validate_returns(config: ReturnsConfig) -> None:
-    """Refuses impossible settings of a learner from lambda-returns, with a `UserError`."""
+    """Raises `UserError` for impossible settings of a learner that uses lambda-returns."""
     require_rate("ponder_cost", config.ponder_cost)
     for name in ("gamma", "lam"):
         require_fraction(name, getattr(config, name))
@@ -335,7 +335,7 @@ class ActorCriticConfig(ReturnsConfig, Protocol):
 
 
 def validate_actor_critic(config: ActorCriticConfig) -> None:
-    """Refuses impossible settings of an actor-critic, with a `UserError`."""
+    """Raises `UserError` for impossible settings of an actor-critic."""
     for name in ("entropy_cost", "value_cost"):
         require_rate(name, getattr(config, name))
     validate_returns(config)
@@ -355,12 +355,12 @@ class SequencesConfig(LearnerConfig, Protocol):
 
 
 def count_sequences(config: SequencesConfig) -> int:
-    """Sequences of a rollout, over all its environments."""
+    """Number of sequences in a rollout, over all its environments."""
     return config.num_envs * config.rollout_length // config.sequence_length
 
 
 def validate_sequences(config: SequencesConfig) -> None:
-    """Refuses sequences and minibatches that do not divide a rollout, with a `UserError`."""
+    """Raises `UserError` if sequences or minibatches do not divide a rollout."""
     for name in ("num_envs", "rollout_length", "sequence_length", "minibatches", "epochs"):
         require_at_least(name, getattr(config, name), 1)
     if config.rollout_length % config.sequence_length:
@@ -385,7 +385,7 @@ def gather_sequences(config: SequencesConfig) -> Gathering:
 
 
 def draw_minibatches(key: PRNGKeyArray, config: SequencesConfig) -> Int[Array, "steps n"]:
-    """The sequences of every gradient step on a rollout: in each epoch all, in random order."""
+    """The sequences of every gradient step on a rollout: all in each epoch, in random order."""
     count = count_sequences(config)
     orders = jax.vmap(partial(jax.random.permutation, x=count))(
         jax.random.split(key, config.epochs)
@@ -399,10 +399,10 @@ def learn_minibatches(
     minibatches: Shaped[Array, "steps ..."],
     step: Callable[[Agent, LearnerState, Array], Learned],
 ) -> Learned:
-    """One gradient step after the other, each on sequences of its own.
+    """One gradient step after the other, each on its own sequences.
 
     Args:
-        minibatches: the indices of the sequences of every step, or the keys that draw them.
+        minibatches: the indices of every step's sequences, or the keys that draw them.
         step: a gradient step on these sequences.
 
     Returns:
@@ -420,7 +420,7 @@ def learn_minibatches(
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, agent: Agent) -> LearnerState:
-    """The state before the first update of a learner that keeps its optimiser's alone."""
+    """The state before the first update of a learner that keeps only its optimiser's state."""
     return LearnerState(optimiser.init(eqx.filter(agent, eqx.is_inexact_array)))
 
 
@@ -451,15 +451,15 @@ def accumulate_gradient(
 ) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
     """A loss, its parts and its gradient over a batch that is read part by part, for less memory.
 
-    Each is the weighted sum of what the parts of the batch have: up to rounding that of the whole,
-    where it is a mean and the weights are the fractions of what it is over (`fractions`).
+    Each is the weighted sum over the parts of the batch. For means, with the parts' `fractions` as
+    weights, this equals the result for the whole batch up to rounding.
 
     Args:
         loss: of a part of the batch.
         take: makes a part of the batch from the indices of its sequences.
-        chosen: those of every part.
+        chosen: the indices of every part.
         weights: of the parts.
-        of_loss: of the parts in the loss and its gradient, if those are no such means.
+        of_loss: weights of the parts in the loss and its gradient, if these are not such means.
     """
     with_gradient = eqx.filter_value_and_grad(loss, has_aux=True)
 
@@ -489,7 +489,8 @@ def find_gradient(
     Args:
         batch: all sequences, see `take_batch`, with "valid".
         chosen: which are read.
-        parts: in which they are read one after the other, see `accumulate_gradient`; 1 for at once.
+        parts: number of parts that are read one after the other, see `accumulate_gradient`; 1 for
+            all at once.
     """
     if parts == 1:
         return eqx.filter_value_and_grad(loss, has_aux=True)(agent, take_batch(batch, chosen))
@@ -516,7 +517,7 @@ def take_batch(batch: T, chosen: Int[Array, " n"]) -> T:
 def fractions(
     valid: Bool[Array, "time sequences"], chosen: Int[Array, "parts n"]
 ) -> Float[Array, " parts"]:
-    """What fraction of the valid steps of all chosen sequences each part has."""
+    """The fraction of the valid steps of all chosen sequences in each part."""
     counts = jnp.sum(valid, axis=0)[chosen].sum(axis=1).astype(jnp.float32)
     return counts / jnp.maximum(jnp.sum(counts), 1.0)
 
@@ -528,10 +529,10 @@ def apply_gradient(
     gradient: PyTree[Array],
     optimiser: optax.GradientTransformation,
 ) -> Learned:
-    """The step that follows from a loss with its parts and its gradient, see `gradient_step`.
+    """The step from a loss with its parts and its gradient, see `gradient_step`.
 
-    The gradient is JAX's, for a complex parameter d/dx - i d/dy. A loss rises fastest along its
-    conjugate, which is what the optimiser is given.
+    The gradient is JAX's, d/dx - i d/dy for a complex parameter. The loss rises fastest along its
+    conjugate, which the optimiser receives.
     """
     value, parts = loss
     gradient = jax.tree.map(jnp.conj, gradient)
@@ -552,11 +553,11 @@ def learn_as_acted(
     act: Callable[[Reading], tuple[Trajectory, T]],
     one_step: OneStep,
 ) -> tuple[Learned, T]:
-    """One gradient step where all observations are known before any action: they are read once.
+    """One gradient step if all observations are known before any action: they are read once.
 
     Args:
-        state0: before the first observation; taken as it is.
-        act: makes the trajectory from what the network says, and anything else.
+        state0: the memory before the first observation; used unchanged.
+        act: makes the trajectory, and anything else, from the network's outputs.
     """
     reading, backward = eqx.filter_vjp(lambda agent: read(agent, state0, observation, start), agent)
     trajectory, rest = act(reading)
@@ -567,7 +568,7 @@ def learn_as_acted(
 
 
 def valid_mean(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, ""]:
-    """The mean of `x` where `valid`, 0 if nothing is; what is not valid may even be NaN."""
+    """The mean of `x` where `valid`, 0 if nothing is; invalid entries may be NaN."""
     return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid.astype(x.dtype)), 1.0)
 
 
@@ -577,7 +578,7 @@ def valid_sum(x: Float[Array, "time batch"], valid: Bool[Array, "time batch"]) -
 
 
 def normalised(x: Float[Array, "*axes"], valid: Bool[Array, "*axes"]) -> Float[Array, "*axes"]:
-    """`x` with mean 0 and (biased) deviation 1 over what is `valid`."""
+    """`x` with mean 0 and (biased) standard deviation 1 over the `valid` entries."""
     centred = x - valid_mean(x, valid)
     return centred / (jnp.sqrt(valid_mean(jnp.square(centred), valid)) + 1e-8)
 

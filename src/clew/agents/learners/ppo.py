@@ -56,8 +56,8 @@ from clew.memory.base import State
 
 ADVANTAGES = ("gae", "vtrace")
 LARGEST_LOG_RATIO = 80.0
-"""Of an action's probabilities now and then; exp of more than 88 is infinite, and NaN in gradients
-also where a clipped ratio has none."""
+"""Bound on the log ratio of an action's new and old probability; exp of more than 88 is infinite,
+and gives NaN gradients even where a clipped ratio has none."""
 LOWER_CLIPS = ("symmetric", "reciprocal")
 
 
@@ -65,66 +65,65 @@ LOWER_CLIPS = ("symmetric", "reciprocal")
 class PPOConfig(Settings):
     """Settings of proximal policy optimisation.
 
-    The defaults are those of Schulman et al. (2017), Table 3 (Atari), where nothing else is said.
+    The defaults are those of Schulman et al. (2017), Table 3 (Atari), unless stated otherwise.
     "Table A.3" is Pramanik's (2023), for Memory Maze.
     """
 
     num_envs: int = 8
-    """Environments stepped side by side (Table A.3: 64, by 32 processes)."""
+    """Environments stepped in parallel (Table A.3: 64, by 32 processes)."""
     rollout_length: int = 128
-    """Steps of every environment between two rounds of learning (Table A.3: 200)."""
+    """Steps of every environment between two updates (Table A.3: 200)."""
     sequence_length: int = 32
-    """Steps that are read in one piece while learning, from the memory's state as it was when they
-    were acted on; gradients reach back no further. Must divide rollout_length (Table A.3: 100)."""
+    """Length of the sequences that learning reads, from the memory's state at the time of acting;
+    gradients reach back no further. Must divide rollout_length (Table A.3: 100)."""
     minibatches: int = 4
     """Gradient steps of an epoch, each on its own part of the sequences, in random order.
     Must divide their number, num_envs x rollout_length / sequence_length (Table A.3: 1, a batch of
     3,200 steps)."""
     epochs: int = 4
-    """How often every sequence is learned from (Schulman et al.: 3; Table A.3: 1)."""
+    """Passes over the sequences of a rollout (Schulman et al.: 3; Table A.3: 1)."""
     gradient_accumulation: int = 1
-    """Parts in which a gradient step reads its sequences, one after the other, for less memory; up
+    """Parts in which a gradient step reads its sequences, one after the other, to save memory; up
     to rounding the step is the same. Must divide the sequences of a minibatch."""
     learning_rate: float = 2.5e-4
-    """Step size of Adam (Table A.3 sweeps 2.5e-3 to 2.5e-5)."""
+    """Learning rate of Adam (Table A.3 sweeps 2.5e-3 to 2.5e-5)."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
-    step that the run's steps allow (Schulman et al., Table 3: linear; Table A.3: constant), or
-    module:function, one of your own, see `make_schedule`."""
+    """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
+    last gradient step (Schulman et al., Table 3: linear; Table A.3: constant); or module:function,
+    one of your own, see `make_schedule`."""
     warmup_fraction: float = 0.0
-    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    """Fraction of a run's gradient steps over which the learning rate first rises from 0."""
     gamma: float = 0.99
     """Discount per step (Table A.3: 0.99)."""
     lam: float = 0.95
     """Lambda of the advantages (Table A.3: 0.95)."""
     advantages: str = "gae"
-    """How actions are judged: gae, from the values at the time of acting (Schulman et al., 2016),
-    or vtrace, from the present values and corrected for the present policy (Espeholt et al., 2018,
-    section 4.1), for rollouts that lag behind, as with runner async."""
+    """How advantages are estimated: gae, from the values at the time of acting (Schulman et al.,
+    2016), or vtrace, from the current values and corrected for the current policy (Espeholt et al.,
+    2018, section 4.1), for rollouts that lag behind, as with runner async."""
     vtrace_clip: float = 1.0
-    """Largest weight of V-trace, both of rho and of c (Espeholt et al., 2018: 1)."""
+    """Maximum weight in V-trace, for both rho and c (Espeholt et al., 2018: 1)."""
     clip_ratio: float = 0.2
-    """How far the ratio of new to old probability counts, above 1 (Schulman et al., section 6.1:
-    0.2, Table 3: 0.1; Table A.3: 0.1)."""
+    """Clip the ratio of new to old probability at 1 plus this (Schulman et al., section 6.1: 0.2,
+    Table 3: 0.1; Table A.3: 0.1)."""
     lower_clip: str = "symmetric"
-    """Where the ratio stops counting below 1: at 1 - clip_ratio (symmetric) or at
-    1 / (1 + clip_ratio) (reciprocal, as in Sample Factory, which made Table A.3's runs)."""
+    """Where the ratio is clipped below 1: at 1 - clip_ratio (symmetric) or at 1 / (1 + clip_ratio)
+    (reciprocal, as in Sample Factory, which made Table A.3's runs)."""
     value_clip: float | None = None
-    """How far a value may move from the one at the time of acting before it stops being counted as
-    better; None for no limit (Table A.3: 1; Engstrom et al., 2020, find that it does not help)."""
+    """Clip the change of a value from the one at the time of acting; None for no clipping (Table
+    A.3: 1; Engstrom et al., 2020, find that it does not help)."""
     advantage_normalisation: bool = True
-    """Scale the advantages of every minibatch to mean 0 and deviation 1."""
+    """Scale the advantages of every minibatch to mean 0 and standard deviation 1."""
     entropy_cost: float = 0.01
     """Weight of the entropy bonus, per nat (Schulman et al., Table 3: 0.01; Table A.3 sweeps 0.03
     to 0.0003)."""
     value_cost: float = 0.5
     """Weight of the squared error of the value (Table A.3: 0.5)."""
     target_kl: float | None = None
-    """Leave out the gradient steps that remain for a rollout once the new policy has moved so far,
-    in nats, from the one that acted; None for never."""
+    """Skip a rollout's remaining gradient steps once the KL divergence of the new policy from the
+    one that acted exceeds this, in nats; None for never."""
     max_grad_norm: float | None = 0.5
-    """Largest global norm of the gradient, longer ones are scaled down; None for no limit
-    (Table A.3: 4)."""
+    """Maximum global norm of the gradient; None for no clipping (Table A.3: 4)."""
     adam_b1: float = 0.9
     """Decay of Adam's mean of gradients, per gradient step."""
     adam_b2: float = 0.999
@@ -136,7 +135,7 @@ class PPOConfig(Settings):
 
     @property
     def sequences(self) -> int:
-        """Sequences of a rollout, over all its environments."""
+        """Number of sequences in a rollout, over all its environments."""
         return count_sequences(self)
 
     def validate(self) -> None:
@@ -161,12 +160,12 @@ class Sequences(NamedTuple):
     start: Bool[Array, "steps n"]
     action: Shaped[Array, "steps n *action"]
     log_prob: Float[Array, "steps n"]
-    """Of the action, when it was taken."""
+    """Log-probability of the action when it was taken."""
     value: Float[Array, "steps n"]
-    """When the action was taken."""
+    """Value when the action was taken."""
     advantage: Float[Array, "steps n"]
     target: Float[Array, "steps n"]
-    """Of the value."""
+    """Target of the value."""
     valid: Bool[Array, "steps n"]
     state0: State
     """Every sequence's memory before its first observation, each leaf [N, ...]."""
@@ -177,15 +176,15 @@ def ppo_loss(
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """The loss of proximal policy optimisation and its parts.
 
-    With q_t = pi(a_t | o_t) / pi_old(a_t | o_t), the bounds l = 1 - c (or 1 / (1 + c)) and
-    u = 1 + c of clip_ratio c, advantages A_t (normalised over the minibatch if asked for), targets
-    G_t, H the entropy, P the memory's ponder cost where it has one, and means over the valid steps:
+    With q_t = pi(a_t | o_t) / pi_old(a_t | o_t), the bounds l = 1 - c (or 1 / (1 + c)) and u = 1 +
+    c of clip_ratio c, advantages A_t (optionally normalised over the minibatch), targets G_t, H the
+    entropy, P the memory's ponder cost if it has one, and means over the valid steps:
 
         L_policy = mean(-min(q_t A_t, clip(q_t, l, u) A_t))
         L_value  = mean(max((V_t - G_t)^2, (V_{old,t} + clip(V_t - V_{old,t}, -v, v) - G_t)^2))
         L        = L_policy + value_cost L_value - entropy_cost mean(H_t) + ponder_cost mean(P_t)
 
-    without the second member of L_value's max if there is no value_clip v.
+    without the second argument of L_value's max if there is no value_clip v.
 
     Returns:
         The loss, and "policy_loss", "value_loss", "entropy", "value" (the mean value), "kl", an
@@ -194,15 +193,15 @@ def ppo_loss(
         "memory.NAME".
 
     Source: Schulman et al. (2017), Eqs. 7 and 9; value clipping as in the code of that paper; the
-    estimate of the divergence is Schulman's (2020), "k3", unbiased and never negative. Reading
-    sequences from the states that acting had: Pramanik (2023), section 5.2 and Table A.3.
+    estimate of the divergence is Schulman's (2020), "k3", unbiased and never negative. Pramanik
+    (2023), section 5.2 and Table A.3, for reading sequences from the states of acting.
     """
     number = batch.valid.shape[1]
     state0 = refresh_all(agent, jax.lax.stop_gradient(batch.state0), number)
     (logits, values), metrics = read(agent, state0, batch.observation, batch.start)
     distribution = agent.distribution
     log_ratio = distribution.log_prob(logits, batch.action) - batch.log_prob
-    # What is not valid may hold anything; its ratio must not reach infinity on the way to nothing.
+    # Invalid steps may hold anything; their ratio must not become infinite before it is masked.
     log_ratio = jnp.where(batch.valid, log_ratio, 0.0)
     ratio = jnp.exp(jnp.minimum(log_ratio, LARGEST_LOG_RATIO))
     advantage = batch.advantage
@@ -243,13 +242,13 @@ def _value_loss(
 def make_sequences(
     agent: Agent, chunks: Trajectory, final_value: Float[Array, " batch"], config: PPOConfig
 ) -> Sequences:
-    """Advantages and targets over the whole rollout, and all of it cut into sequences.
+    """Advantages and targets over the whole rollout, cut into sequences.
 
     Args:
-        agent: the present network, which only `vtrace` reads with.
+        agent: the current network, used only by `vtrace`.
         chunks: the rollout's sequences in order, each a trajectory of `sequence_length` steps;
             every leaf has them as first axis, [K, S, B, ...].
-        final_value: of the observation after the last step, by the present network.
+        final_value: of the observation after the last step, by the current network.
     """
     shape, sequences = chunks.reward.shape, as_environments(chunks)
     valid = ~chunks.last[:, :-1]
@@ -282,7 +281,7 @@ def make_sequences(
 def reread_chunks(
     agent: Agent, chunks: Trajectory
 ) -> tuple[Float[Array, "time batch"], Float[Array, "time_and_one batch"]]:
-    """Log-probabilities of the actions, and values of all observations, by the present network."""
+    """Log-probabilities of the actions and values of all observations by the current network."""
     count, batch = chunks.start.shape[0], chunks.start.shape[2]
     sequences = as_environments(chunks)
     logits, values = reread(agent, sequences).outputs
@@ -306,18 +305,18 @@ class PPO:
 
     config: PPOConfig
     updates: int = 1
-    """Of the whole run, at whose end a schedule reaches 0."""
+    """Number of updates in the whole run, at whose end a schedule reaches 0."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Adam, see `adam`, with the schedule of the settings."""
+        """Adam, see `adam`, with the settings' schedule."""
         config = self.config
         steps = self.updates * config.epochs * config.minibatches
         return adam(config, make_schedule(config, steps))
 
     @property
     def gathering(self) -> Gathering:
-        """Rollouts in sequences, by its own policy, which may lag behind."""
+        """Rollouts in sequences by its own policy, which may lag behind."""
         config = self.config
         wanted = gather_sequences(config)
         return wanted._replace(tolerates_lag=True, scheduled=is_scheduled(config))
@@ -328,17 +327,17 @@ class PPO:
         return ActorCritic
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
-        """That of Adam."""
+        """The state of Adam."""
         return init_optimiser(self.optimiser, agent)
 
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
-        """`epochs` times `minibatches` gradient steps, or fewer where `target_kl` is passed.
+        """`epochs` times `minibatches` gradient steps, or fewer if `target_kl` is exceeded.
 
-        Each reads whole sequences, from the memory's state that acting had before their first
-        observation, with what that state caches rebuilt for the present parameters. Metrics are
-        means over the gradient steps that were taken, and "gradient_steps" is their number.
+        Each reads whole sequences, starting from the memory's state at the time of acting, whose
+        caches are rebuilt for the current parameters. Metrics are means over the gradient steps
+        that were taken, and "gradient_steps" is their number.
         """
         config = self.config
         memory = refresh_all(agent, rollout.memory, len(rollout.start))  # the rollout may lag
@@ -377,7 +376,7 @@ class PPO:
     def _gradient(
         self, agent: Agent, batch: Sequences, chosen: Array
     ) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
-        """Loss, parts and gradient of the chosen sequences, read at once or in parts."""
+        """Loss, its terms and gradient on the chosen sequences, read at once or in parts."""
         config, parts = self.config, self.config.gradient_accumulation
         if parts > 1 and config.advantage_normalisation:  # over all of them, not over each part
             advantage = normalised(batch.advantage[:, chosen], batch.valid[:, chosen])

@@ -39,54 +39,52 @@ from clew.errors import Settings, UserError, require_fraction, require_rate
 class PQNConfig(Settings):
     """Settings of PQN.
 
-    The defaults are the authors' for a recurrent network on MemoryChain (Gallici et al., 2024,
-    published code, `pqn_rnn_memory_chain.yaml`), where nothing else is said. "CartPole" and
-    "Craftax" are their other recurrent settings, `pqn_rnn_cartpole.yaml` and
-    `pqn_rnn_craftax.yaml`.
+    Unless stated otherwise, the defaults are the authors' for a recurrent network on MemoryChain
+    (Gallici et al., 2024, published code, `pqn_rnn_memory_chain.yaml`). "CartPole" and "Craftax"
+    are their other recurrent settings, `pqn_rnn_cartpole.yaml` and `pqn_rnn_craftax.yaml`.
     """
 
     num_envs: int = 32
-    """Environments stepped side by side, which stand in the place of a replay buffer (CartPole: 32,
+    """Environments stepped in parallel, which take the place of a replay buffer (CartPole: 32,
     Craftax: 1024)."""
     rollout_length: int = 128
-    """Steps of every environment between two rounds of learning (CartPole: 64, Craftax: 128)."""
+    """Steps of every environment between two updates (CartPole: 64, Craftax: 128)."""
     sequence_length: int = 128
-    """Steps that are read in one piece while learning, from the memory's state as it was when they
-    were acted on; gradients and returns reach no further. Must divide rollout_length (as long as
-    the rollout; the authors put up to 4 steps of the rollout before it in front)."""
+    """Length of the sequences that learning reads, from the memory's state at the time of acting;
+    gradients and returns reach no further. Must divide rollout_length (as long as the rollout; the
+    authors prepend up to 4 steps of the previous rollout)."""
     minibatches: int = 16
     """Gradient steps of an epoch, each on its own part of the sequences, in random order.
     Must divide their number, num_envs x rollout_length / sequence_length (CartPole: 16,
     Craftax: 4)."""
     epochs: int = 4
-    """How often every sequence is learned from (CartPole and Craftax: 4)."""
+    """Passes over the sequences of a rollout (CartPole and Craftax: 4)."""
     gradient_accumulation: int = 1
-    """Parts in which a gradient step reads its sequences, one after the other, for less memory; up
+    """Parts in which a gradient step reads its sequences, one after the other, to save memory; up
     to rounding the step is the same. Must divide the sequences of a minibatch."""
     learning_rate: float = 3e-4
-    """Step size of RAdam (MemoryChain: 1e-3, CartPole: 1e-4, Craftax: 3e-4)."""
+    """Learning rate of RAdam (MemoryChain: 1e-3, CartPole: 1e-4, Craftax: 3e-4)."""
     schedule: str = "linear"
-    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
-    step that the run's steps allow (MemoryChain: constant, CartPole and Craftax: linear), or
-    module:function, one of your own, see `make_schedule`."""
+    """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
+    last gradient step (MemoryChain: constant, CartPole and Craftax: linear); or module:function,
+    one of your own, see `make_schedule`."""
     warmup_fraction: float = 0.0
-    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    """Fraction of a run's gradient steps over which the learning rate first rises from 0."""
     gamma: float = 0.99
     """Discount per step (CartPole and Craftax: 0.99)."""
     lam: float = 0.95
     """Lambda of the returns: 0 looks one step ahead, 1 to the sequence's end (CartPole: 0.95,
     Craftax: 0.5)."""
     epsilon_start: float = 1.0
-    """Probability of an action drawn uniformly, at the first update (CartPole and Craftax: 1)."""
+    """Probability of a uniformly random action at the first update (CartPole and Craftax: 1)."""
     epsilon_end: float = 0.01
     """The same after exploration_fraction of the updates, below 1 (CartPole: 0.2, Craftax: 0.005).
-    It is also that of the policy that is evaluated with sampled actions."""
+    Evaluation with sampled actions uses it too."""
     exploration_fraction: float = 0.1
-    """Fraction of the updates of a run over which epsilon falls, linearly (CartPole: 0.2,
-    Craftax: 0.1)."""
+    """Fraction of a run's updates over which epsilon falls linearly (CartPole: 0.2, Craftax:
+    0.1)."""
     max_grad_norm: float | None = 10.0
-    """Largest global norm of the gradient, longer ones are scaled down; None for no limit
-    (CartPole: 10, Craftax: 0.5)."""
+    """Maximum global norm of the gradient; None for no clipping (CartPole: 10, Craftax: 0.5)."""
     adam_b1: float = 0.9
     """Decay of RAdam's mean of gradients, per gradient step (optax's)."""
     adam_b2: float = 0.999
@@ -113,28 +111,28 @@ def pqn_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """The loss of PQN and its parts.
 
-    With V_t = max_a Q(o_t, a) over the actions that are allowed, G the lambda-returns of V, P the
-    memory's ponder cost where it has one, and means over the valid steps:
+    With V_t = max_a Q(o_t, a) over the allowed actions, G the lambda-returns of V, P the memory's
+    ponder cost if it has one, and means over the valid steps:
 
         G_T = V_T
         G_t = r_t + d_t ((1 - lam) V_{t+1} + lam G_{t+1})
         L   = mean((sg(G_t) - Q(o_t, a_t))^2) / 2 + ponder_cost mean(P_t)
 
-    All values are the present network's, of one pass over the sequence (`trajectory.reread`): there
-    is no target network. Nothing corrects for actions that were not greedy: this is Peng's
-    Q(lambda). A step that truncates an episode has a value of the time when it was acted on, in
-    Gymnasium environments that open the next episode at once.
+    All values are the current network's, from one pass over the sequence (`trajectory.reread`):
+    there is no target network. Nothing corrects for actions that were not greedy: this is Peng's
+    Q(lambda). In Gymnasium environments that open the next episode at once, a step that truncates
+    an episode has a value from the time of acting.
 
     Returns:
         The loss, and "value_loss", the mean of the squared error, "action_value", the mean of
-        Q(o_t, a_t), "value", that of V_t, "greedy_fraction", the fraction of actions that the
-        present network would take too, and the memory's metrics as "memory.NAME".
+        Q(o_t, a_t), "value", the mean of V_t, "greedy_fraction", the fraction of actions that the
+        current network would take too, and the memory's metrics as "memory.NAME".
 
-    Source: Gallici et al. (2024); the returns are Peng and Williams' (1996). The factor 1/2, and
-    returns that are computed anew for every gradient step, are those of the authors' published
-    code. Deviations from it: the last step of a sequence is learned from too, with the value of the
-    observation after it; a truncated episode bootstraps from the value of its final observation,
-    where the code takes it for terminated.
+    Source: Gallici et al. (2024); the returns are Peng and Williams' (1996). The factor 1/2 and the
+    recomputation of returns for every gradient step follow the authors' published code. Deviations
+    from it: the last step of a sequence is learned from too, with the value of the observation
+    after it; a truncated episode bootstraps from the value of its final observation, where the code
+    treats it as terminated.
     """
     return loss_of_values(reread(agent, trajectory), trajectory, config)
 
@@ -142,7 +140,7 @@ def pqn_loss(
 def loss_of_values(
     reading: Reading, trajectory: Trajectory, config: PQNConfig
 ) -> tuple[Float[Array, ""], Metrics]:
-    """`pqn_loss` of what the network says of all T+1 observations."""
+    """`pqn_loss` from the network's outputs for all T+1 observations."""
     (_, values, action_values), memory = reading
     valid = trajectory.valid
     discount = config.gamma * trajectory.discount
@@ -150,7 +148,7 @@ def loss_of_values(
         lambda_returns(trajectory.reward, discount, values, valid, config.lam)
     )
     taken = value_of(action_values[:-1], trajectory.action)
-    # What is not valid may hold anything, and its square infinity.
+    # Invalid steps may hold anything, and their square may be infinite.
     error = jnp.where(valid, target - taken, 0.0)
     each = {
         "value_loss": jnp.square(error),
@@ -170,8 +168,8 @@ class PQN:
     """Q-learning from lambda-returns of many environments, without replay or a target network.
 
     A policy that takes a random action with probability epsilon gathers a rollout, several epochs
-    of gradient steps on its sequences follow (`pqn_loss`), and the rollout is forgotten. What keeps
-    learning steady is the heads' layer norm, and how many environments there are.
+    of gradient steps on its sequences follow (`pqn_loss`), and the rollout is discarded. The heads'
+    layer norm and the number of environments keep learning stable.
 
     Source: Gallici et al. (2024).
     """
@@ -181,7 +179,7 @@ class PQN:
 
     config: PQNConfig
     updates: int = 1
-    """Of the whole run, over a fraction of which epsilon falls."""
+    """Number of updates in the whole run, over a fraction of which epsilon falls."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
@@ -195,7 +193,7 @@ class PQN:
     def epsilon(self, step: Int[Array, "*lead"]) -> Float[Array, "*lead"]:
         """The probability of a random action, by how often an environment was stepped before.
 
-        With n = floor(step / rollout_length) updates so far, of all N, and f the
+        With n = floor(step / rollout_length) the updates so far, N all updates, and f the
         `exploration_fraction`:
 
             epsilon = start + (end - start) min(n / (f N), 1)
@@ -206,13 +204,13 @@ class PQN:
         return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * passed
 
     def explore(self, outputs: Outputs, clock: Clock) -> Float[Array, "*lead actions"]:
-        """The policy that gathers rollouts: greedy but for a fraction epsilon of the actions."""
+        """The policy that gathers rollouts: greedy except for a fraction epsilon of the actions."""
         assert outputs.action_values is not None
         return epsilon_greedy(outputs.action_values, self.epsilon(jnp.asarray(clock.step)))
 
     @property
     def gathering(self) -> Gathering:
-        """Rollouts in sequences, by a policy that explores less and less and may lag behind."""
+        """Rollouts in sequences by a policy that explores less and less and may lag behind."""
         wanted = gather_sequences(self.config)
         return wanted._replace(tolerates_lag=True, scheduled=True, behaviour=self.explore)
 
@@ -222,7 +220,7 @@ class PQN:
         return partial(ActionValues, epsilon=self.config.epsilon_end)
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
-        """That of RAdam."""
+        """The state of RAdam."""
         return init_optimiser(self.optimiser, agent)
 
     def learn(

@@ -54,77 +54,76 @@ class R2D2Config(Settings):
     """Settings of R2D2.
 
     "Paper" is Kapturowski et al. (2019), whose 256 actors gather without waiting for the learner;
-    "quoted" is what reimplementations say of it, which was not read in the paper itself.
+    "quoted" values come from reimplementations and were not checked in the paper itself.
     """
 
     num_envs: int = 32
-    """Environments stepped side by side, each with its own rate of exploring (quoted: 256)."""
+    """Environments stepped in parallel, each with its own exploration rate (quoted: 256)."""
     rollout_length: int = 40
-    """Steps of every environment between two rounds of learning. Must be a multiple of period."""
+    """Steps of every environment between two updates. Must be a multiple of period."""
     sequence_length: int = 80
-    """Steps of a sequence that are learned from (paper: 80). Must be a multiple of period."""
+    """Length of the sequences that are learned from (paper: 80). Must be a multiple of period."""
     burn_in: int = 40
-    """Steps before them that are only read, for a state that suits the present parameters (quoted:
-    40). Must be a multiple of period."""
+    """Steps before a sequence that are only read, for a state that suits the current parameters
+    (quoted: 40). Must be a multiple of period."""
     period: int = 40
-    """Steps between the first steps of neighbouring sequences, which overlap (paper: 40). So
-    often the memory's state is stored."""
+    """Offset between neighbouring sequences, which overlap (paper: 40). The memory's state is
+    stored at this interval."""
     first_state: str = "refreshed"
-    """The memory before the burn-in: refreshed, as it was when the steps were acted on, with what
-    it caches of them rebuilt by the present parameters; stored, exactly as it was; or zero, as at
-    the start of an episode. The paper compares the last two, of an LSTM, which caches nothing."""
+    """The memory before the burn-in: refreshed, its state at the time of acting with its caches
+    rebuilt by the current parameters; stored, exactly that state; or zero, as at the start of an
+    episode. The paper compares the last two for an LSTM, which has no caches."""
     replay_steps: int = 200_000
-    """Steps of all environments together that are kept to learn from (quoted: 4 million)."""
+    """Size of the replay in steps of all environments together (quoted: 4 million)."""
     learning_starts: int = 10_000
     """Steps of all environments together before the first gradient step."""
     gradient_steps: int = 8
     """Gradient steps after every rollout. With the other defaults every step is learned from 16
-    times, on average (quoted: about once)."""
+    times on average (quoted: about once)."""
     batch_size: int = 32
-    """Sequences of a gradient step (paper: 64)."""
+    """Sequences per gradient step (paper: 64)."""
     learning_rate: float = 3e-4
-    """Step size of Adam (quoted: 1e-4)."""
+    """Learning rate of Adam (quoted: 1e-4)."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
-    step that the run's steps allow, or module:function, one of your own, see `make_schedule`."""
+    """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
+    last gradient step; or module:function, one of your own, see `make_schedule`."""
     warmup_fraction: float = 0.0
-    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    """Fraction of a run's gradient steps over which the learning rate first rises from 0."""
     gamma: float = 0.997
     """Discount per step (paper: 0.997)."""
     n_step: int = 5
-    """Steps of the returns (paper: 5)."""
+    """Number of steps n in the n-step returns (paper: 5)."""
     rescaling: bool = True
-    """Learn values on a scale that grows with the root of the return, see `rescaled`
-    (as in the paper)."""
+    """Learn values on a scale that grows with the square root of the return, see `rescaled` (as in
+    the paper)."""
     target_period: int = 50
-    """Gradient steps between two copies of the network to the target network (paper: 2,500, of
-    runs of millions). With each copy, values reach back n_step steps further."""
+    """Gradient steps between two updates of the target network (paper: 2,500, in runs of millions).
+    With each update, values propagate back n_step steps further."""
     priority_exponent: float = 0.9
     """Alpha: with 0 all sequences are drawn equally often (paper: 0.9)."""
     priority_max_fraction: float = 0.9
-    """Eta: the part of a sequence's largest error in its priority, the rest is the part of the mean
+    """Eta: the weight of a sequence's largest error in its priority; the mean error has the rest
     (paper: 0.9)."""
     importance_exponent: float = 0.6
-    """Beta: with 1 the loss undoes that some sequences are drawn more often (quoted: 0.6)."""
+    """Beta: with 1 the loss fully corrects for the unequal sampling of sequences (quoted: 0.6)."""
     epsilon_base: float = 0.4
     """Probability of a random action in the environment that explores most (Horgan et al., 2018,
     quoted: 0.4)."""
     epsilon_exponent: float = 7.0
-    """In the one that explores least it is epsilon_base to the power of 1 + epsilon_exponent
-    (Horgan et al., 2018, quoted: 7)."""
+    """In the environment that explores least, the probability is epsilon_base to the power of 1 +
+    epsilon_exponent (Horgan et al., 2018, quoted: 7)."""
     evaluation_epsilon: float = 0.01
-    """Probability of a random action of the policy that is evaluated with sampled actions, below
-    1."""
+    """Probability of a random action in evaluation with sampled actions, below 1."""
     max_grad_norm: float | None = 40.0
-    """Largest global norm of the gradient, longer ones are scaled down; None for no limit (40 in
-    the authors' framework Acme)."""
+    """Maximum global norm of the gradient; None for no clipping (40 in the authors' framework
+    Acme)."""
     adam_b1: float = 0.9
     """Decay of Adam's mean of gradients, per gradient step."""
     adam_b2: float = 0.999
     """Decay of Adam's mean of squared gradients, per gradient step."""
     adam_eps: float = 1e-8
-    """Added to Adam's denominator (quoted: 1e-3, which is larger than all gradients where rewards
-    are small, and then the steps are)."""
+    """Added to Adam's denominator (quoted: 1e-3, which exceeds all gradients where rewards are
+    small, and then makes the steps small)."""
 
     def validate(self) -> None:
         validate_replay(self)
@@ -178,16 +177,16 @@ def temporal_differences(
     steps: Steps,
     config: R2D2Config,
 ) -> Float[Array, "time batch"]:
-    """What the values of the actions taken lack, 0 where a transition is not valid.
+    """The temporal differences of the actions taken, 0 where a transition is not valid.
 
-    With Q the network's values, Q' the target network's, h the rescaling or nothing, and G^n the
-    n-step returns of V:
+    With Q the network's values, Q' the target network's, h the rescaling or the identity, and G^n
+    the n-step returns of V:
 
         V_t = h^-1(Q'(o_t, argmax_a Q(o_t, a)))
         delta_t = h(G^n_t) - Q(o_t, a_t)
 
-    Source: Kapturowski et al. (2019); van Hasselt et al. (2016) for the choice by the
-    one network and the value by the other.
+    Source: Kapturowski et al. (2019); van Hasselt et al. (2016) for choosing the action with one
+    network and valuing it with the other.
     """
     to, back = (rescaled, unscaled) if config.rescaling else (lambda x: x, lambda x: x)
     value = back(value_of(target, jnp.argmax(online, axis=-1)))
@@ -211,35 +210,35 @@ def priorities_of(
 
 
 def _mean_over_time(x: Float[Array, "time batch"], steps: Steps) -> Float[Array, " batch"]:
-    """The mean over valid transitions of what is 0 at all others."""
+    """The mean over valid transitions; `x` is 0 at all others."""
     count = jnp.sum(~steps.last[:-1], axis=0).astype(x.dtype)
     return jnp.sum(x, axis=0) / jnp.maximum(count, 1.0)
 
 
 class Others(NamedTuple):
-    """What R2D2 keeps that is small."""
+    """R2D2's small state."""
 
     target: PyTree[Array]
     """The target network's parameters."""
     gradient_steps: Int[Array, ""]
-    """So far."""
+    """Number of gradient steps so far."""
 
 
 @dataclass(frozen=True)
 class R2D2:
-    """Q-learning from replayed sequences, with the state that the memory had before them.
+    """Q-learning from replayed sequences, with the memory's state before them.
 
-    Every environment explores at a rate of its own. After each rollout come gradient steps on
-    sequences drawn by their priority: the memory begins in a state of the past, is brought up to
-    date over a burn-in, and then learns from n-step returns, with a target network that chooses no
-    action, dueling heads and rescaled values.
+    Every environment has its own exploration rate. After each rollout come gradient steps on
+    sequences drawn by priority: the memory starts from a stored state and is brought up to date
+    over a burn-in; then the agent learns from n-step returns, with a target network that does not
+    choose actions, dueling heads and rescaled values.
 
-    Deviations from the paper: sequences cross the ends of episodes, where the memory forgets by its
-    own law, so that none is padded; new sequences have the largest priority so far, where the
-    paper's actors compute one; what the memory caches of a stored state is rebuilt by the
-    present parameters, unless `first_state` says otherwise; the loss is the mean over a sequence's
-    valid steps. A step that truncates an episode has a value of the time when it was acted on, in
-    Gymnasium environments that open the next episode at once.
+    Deviations from the paper: sequences cross episode boundaries, where the memory resets itself,
+    so none is padded; new sequences have the largest priority so far, where the paper's actors
+    compute one; the caches of a stored state are rebuilt by the current parameters, unless
+    `first_state` says otherwise; the loss is the mean over a sequence's valid steps. In Gymnasium
+    environments that open the next episode at once, a step that truncates an episode has a value
+    from the time of acting.
 
     Source: Kapturowski et al. (2019), Recurrent Experience Replay in Distributed Reinforcement
     Learning.
@@ -250,11 +249,11 @@ class R2D2:
 
     config: R2D2Config
     updates: int = 1
-    """Of the whole run, at whose end a schedule reaches 0."""
+    """Number of updates in the whole run, at whose end a schedule reaches 0."""
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Adam, see `adam`, with the schedule of the settings."""
+        """Adam, see `adam`, with the settings' schedule."""
         config = self.config
         return adam(config, make_schedule(config, gradient_steps_of(config, self.updates)))
 
@@ -270,18 +269,18 @@ class R2D2:
         return config.epsilon_base ** (1.0 + config.epsilon_exponent * rank)
 
     def explore(self, outputs: Outputs, clock: Clock) -> Float[Array, "*lead actions"]:
-        """The policy that gathers: greedy but for a fraction epsilon_i of the actions."""
+        """The policy that gathers: greedy except for a fraction epsilon_i of the actions."""
         assert outputs.action_values is not None
         return epsilon_greedy(outputs.action_values, self.epsilon(jnp.asarray(clock.environment)))
 
     @property
     def replayed(self) -> ReplayedSequences:
-        """What is kept, and read again."""
+        """The sequences that are kept and replayed."""
         return ReplayedSequences(self.config)
 
     @property
     def gathering(self) -> Gathering:
-        """Rollouts in blocks, by a policy for every environment that may lag behind."""
+        """Rollouts in blocks by a policy per environment, which may lag behind."""
         scheduled = is_scheduled(self.config)
         return self.replayed.gathering(scheduled=scheduled, behaviour=self.explore)
 
@@ -312,7 +311,7 @@ class R2D2:
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
-        """Adds the rollout to the replay, then makes `gradient_steps`, once enough is there.
+        """Adds the rollout to the replay, then takes `gradient_steps` once it holds enough.
 
         Metrics are means over the gradient steps, and 0 before the first.
         """
@@ -322,7 +321,7 @@ class R2D2:
     def _gradient_step(
         self, replay: Replay, agent: Agent, state: LearnerState, key: PRNGKeyArray
     ) -> Learned:
-        """One gradient step; of the replay the state has the priorities alone."""
+        """One gradient step; the state has only the priorities of the replay."""
         config, others = self.config, cast(Others, state.others)
         drawn = self.replayed.draw(replay, key, config.priority_exponent)
         weights = ring.importance(drawn, config.importance_exponent)
@@ -345,7 +344,7 @@ class R2D2:
         return made._replace(state=after)
 
     def values(self, agent: Agent, batch: Drawn) -> Reading:
-        """What a network says of sequences, after the burn-in."""
+        """A network's outputs for sequences, after the burn-in."""
         states = self.replayed.states(agent, batch.state0, batch.read)
         return self.replayed.values(agent, states, batch.learned)
 
@@ -357,7 +356,7 @@ class R2D2:
         steps: Steps,
         weights: Float[Array, " batch"],
     ) -> tuple[Float[Array, ""], tuple[Metrics, Float[Array, "time batch"]]]:
-        """The loss of R2D2, its parts, and the temporal differences that priorities follow.
+        """The loss of R2D2, its terms, and the temporal differences that set the priorities.
 
         With delta from `temporal_differences`, w the importance weights, and means over valid
         steps:
@@ -365,12 +364,13 @@ class R2D2:
             L = mean_i(w_i mean_t(delta_it^2)) / 2
 
         Args:
-            states: the memory's, before the sequences.
-            target: what the target network says of the values of all actions.
+            states: of the memory before the sequences.
+            target: the target network's values of all actions.
 
         Returns:
-            The loss, "value_loss" (the mean of delta^2), "action_value" (that of Q(o_t, a_t)),
-            "value" (that of max_a Q(o_t, a)) and the memory's as "memory.NAME"; and delta.
+            The loss, "value_loss" (the mean of delta^2), "action_value" (the mean of Q(o_t, a_t)),
+            "value" (the mean of max_a Q(o_t, a)) and the memory's metrics as "memory.NAME"; and
+            delta.
         """
         outputs, memory = self.replayed.values(agent, states, steps)
         online = outputs.action_values

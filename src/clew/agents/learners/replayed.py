@@ -1,4 +1,4 @@
-"""Learning from replayed sequences: what is kept of a rollout, the burn-in, when it begins."""
+"""Learning from replayed sequences: what a rollout stores, the burn-in, when learning starts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 
 FIRST_STATES = ("refreshed", "stored", "zero")
-"""What the memory is before the burn-in of a sequence."""
+"""The memory's state before the burn-in of a sequence."""
 
 
 class ReplayConfig(LearnerConfig, Protocol):
@@ -58,7 +58,7 @@ class ReplayConfig(LearnerConfig, Protocol):
 
 
 def validate_replay(config: ReplayConfig) -> None:
-    """Refuses impossible settings of a learner that replays, with a `UserError`."""
+    """Raises `UserError` for impossible settings of a learner that replays."""
     names = "num_envs rollout_length sequence_length period gradient_steps batch_size replay_steps"
     for name in names.split():
         require_at_least(name, getattr(config, name), 1)
@@ -96,37 +96,39 @@ def steps_before_learning(config: ReplayConfig) -> int:
 
 
 def gradient_steps_of(config: ReplayConfig, updates: int) -> int:
-    """Gradient steps of so many updates, the first of which only gather; at least one update's."""
+    """Gradient steps in this many updates, the first of which only gather; at least one
+    update's."""
     gathering = -(-steps_before_learning(config) // (config.num_envs * config.rollout_length)) - 1
     return max(updates - gathering, 1) * config.gradient_steps
 
 
 class Drawn(NamedTuple):
-    """What a gradient step learns from."""
+    """The data of a gradient step."""
 
     read: Steps
     """The burn-in."""
     learned: Steps
     """The sequences."""
     state0: PyTree
-    """As it was kept before the burn-in."""
+    """The stored states before the burn-in."""
 
 
 @dataclass(frozen=True)
 class ReplayedSequences:
     """The replay of a learner, and the sequences that its gradient steps read.
 
-    The memory begins in a state of the past. A burn-in brings it up to date: these steps are only
-    read. Sequences cross the ends of episodes, where the memory forgets by its own law.
+    The memory starts from a stored state. A burn-in brings it up to date: these steps are only
+    read. Sequences cross episode boundaries, where the memory resets itself.
 
-    Source: Kapturowski et al. (2019), section 3. A state of which what it caches is rebuilt by the
-    present parameters is a deviation, see `refreshed` in the settings.
+    Source: Kapturowski et al. (2019), section 3. Rebuilding a state's caches with the current
+    parameters is a deviation, see `refreshed` in the settings.
     """
 
     config: ReplayConfig
 
     def gathering(self, *, scheduled: bool, behaviour: Behaviour = follow_policy) -> Gathering:
-        """Rollouts in blocks, each of the environments where the one before it left them."""
+        """Rollouts in blocks, each of which continues the environments where the previous one
+        ended."""
         return Gathering(
             sequence_length=self.config.period,
             sequences_per_step=self.config.batch_size,
@@ -138,11 +140,12 @@ class ReplayedSequences:
         )
 
     def init(self, template: Rollout, states: PyTree) -> Replay:
-        """An empty replay; `states` are the shapes of what is kept before a rollout's blocks."""
+        """An empty replay; `states` are the shapes of the states stored before a rollout's
+        blocks."""
         return ring.init_replay(template, states, self.config.replay_steps)
 
     def kept(self, agent: Agent, states: State, batch: int) -> State:
-        """What is stored of a memory's states before a rollout's blocks, [blocks, batch, ...]."""
+        """The stored form of a memory's states before a rollout's blocks, [blocks, batch, ...]."""
         if self.config.first_state == "stored":
             return states
         if self.config.first_state == "zero":
@@ -152,13 +155,13 @@ class ReplayedSequences:
         return jax.vmap(of_environments, axis_size=blocks)(states)
 
     def draw(self, replay: Replay, key: PRNGKeyArray, exponent: float = 0.0) -> Sequences:
-        """The sequences of a gradient step, by their priorities to the power of the exponent."""
+        """Draws a gradient step's sequences by their priorities to the power of the exponent."""
         before, length = self._blocks
         count = self.config.batch_size
         return ring.draw(replay, key, count, exponent, before=before, length=length)
 
     def take(self, replay: Replay, drawn: Sequences) -> Drawn:
-        """What a gradient step reads of the sequences that it draws."""
+        """The data of the sequences drawn for a gradient step."""
         before, length = self._blocks
         steps, kept = ring.take(replay, drawn, before=before, length=length)
         burn_in = self.config.burn_in
@@ -166,16 +169,16 @@ class ReplayedSequences:
         return Drawn(first, jax.tree.map(lambda x: x[burn_in:], steps), kept)
 
     def states(self, agent: Agent, kept: State, burn_in: Steps) -> State:
-        """A memory's states after the burn-in, from those `kept` before; no gradient passes."""
+        """A memory's states after the burn-in, from those `kept` before it; without a gradient."""
         first = self._first(agent, kept)
         if not self.config.burn_in:
             return first
         return states_after(agent, first, burn_in.observation, burn_in.start)
 
     def values(self, agent: Agent, states: State, steps: Steps) -> Reading:
-        """What a network says of sequences, and of the observation after them.
+        """A network's outputs for sequences, and for the observation after them.
 
-        What the memory caches in the first state is rebuilt, so that the projections of remembered
+        The caches in the first state are rebuilt, so that the projections of remembered
         observations learn.
         """
         if self.config.first_state != "stored":
@@ -190,12 +193,12 @@ class ReplayedSequences:
         key: PRNGKeyArray,
         metrics: tuple[str, ...],
     ) -> Learned:
-        """`gradient_steps` gradient steps, once enough is in the replay.
+        """`gradient_steps` gradient steps, once the replay holds enough.
 
         Args:
-            step: a gradient step; of the replay its state has the priorities alone, which are all
-                of it that learning changes.
-            metrics: names of what a step measures, besides the memory's; 0 before the first.
+            step: a gradient step; its state has only the priorities of the replay, since learning
+                changes nothing else in it.
+            metrics: names of a step's metrics, besides the memory's; 0 before the first step.
         """
         config, replay = self.config, cast(Replay, state.replay)
         names = (*metrics, *(f"memory.{name}" for name in agent.memory.metric_names))
@@ -221,12 +224,12 @@ class ReplayedSequences:
 
     @property
     def _blocks(self) -> tuple[int, int]:
-        """Blocks of the replay before a sequence, and its length in them."""
+        """Number of blocks before a sequence, and its length in blocks."""
         period = self.config.period
         return self.config.burn_in // period, self.config.sequence_length // period
 
     def _first(self, agent: Agent, kept: State) -> State:
-        """The memory before the burn-in of the sequences of a gradient step."""
+        """The memory before the burn-in of a gradient step's sequences."""
         batch = self.config.batch_size
         if self.config.first_state == "stored":
             return kept

@@ -49,76 +49,76 @@ from clew.memory.base import State
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
 
 MEMORIES_OF_CRITIC = ("shared", "separate")
-"""What the critics remember with."""
+"""Which memory the critics use."""
 
 
 @dataclass(frozen=True)
 class SACConfig(Settings):
     """Settings of SAC.
 
-    "Paper" is Haarnoja et al. (2018), Soft Actor-Critic Algorithms and Applications; "quoted" is
-    what reimplementations say of a paper, which was not read in it.
+    "Paper" is Haarnoja et al. (2018), Soft Actor-Critic Algorithms and Applications; "quoted"
+    values come from reimplementations and were not checked in the papers.
     """
 
     num_envs: int = 8
-    """Environments stepped side by side (paper: 1)."""
+    """Environments stepped in parallel (paper: 1)."""
     rollout_length: int = 32
-    """Steps of every environment between two rounds of learning. Must be a multiple of period."""
+    """Steps of every environment between two updates. Must be a multiple of period."""
     sequence_length: int = 32
-    """Steps of a sequence that are learned from (Ni et al., 2022, quoted: 64 or whole episodes).
-    Must be a multiple of period."""
+    """Length of the sequences that are learned from (Ni et al., 2022, quoted: 64 or whole
+    episodes). Must be a multiple of period."""
     burn_in: int = 0
-    """Steps before them that are only read, for a state that suits the present parameters. Must be
-    a multiple of period."""
+    """Steps before a sequence that are only read, for a state that suits the current parameters.
+    Must be a multiple of period."""
     period: int = 32
-    """Steps between the first steps of neighbouring sequences, which overlap. So often the memory's
-    state is stored."""
+    """Offset between neighbouring sequences, which overlap. The memory's state is stored at this
+    interval."""
     first_state: str = "refreshed"
-    """The memory before the burn-in: refreshed, as it was when the steps were acted on, with what
-    it caches of them rebuilt by the present parameters; stored, exactly as it was; or zero, as at
-    the start of an episode."""
+    """The memory before the burn-in: refreshed, its state at the time of acting with its caches
+    rebuilt by the current parameters; stored, exactly that state; or zero, as at the start of an
+    episode."""
     memory_of_critic: str = "shared"
-    """What the critics remember with: shared, the agent's memory, which then learns from the
-    critics' loss alone, as the gradient of the policy's loss stops before it; or separate, an
-    encoder and a memory of their own, and the agent's learn from the policy's loss (as Ni et al.,
-    2022, quoted)."""
+    """The critics' memory: shared, the agent's, which then learns only from the critics' loss, as
+    the gradient of the policy's loss stops before it; or separate, the critics' own encoder and
+    memory, while the agent's learn from the policy's loss (as Ni et al., 2022, quoted)."""
     replay_steps: int = 200_000
-    """Steps of all environments together that are kept to learn from (paper: 1 million)."""
+    """Size of the replay in steps of all environments together (paper: 1 million)."""
     learning_starts: int = 2_000
     """Steps of all environments together before the first gradient step (quoted: 1,000 to
     10,000)."""
     gradient_steps: int = 64
     """Gradient steps after every rollout (paper: one for each step)."""
     batch_size: int = 32
-    """Sequences of a gradient step (Ni et al., 2022, quoted: 32 or 64)."""
+    """Sequences per gradient step (Ni et al., 2022, quoted: 32 or 64)."""
     learning_rate: float = 1e-3
-    """Step size of Adam (paper: 3e-4)."""
+    """Learning rate of Adam (paper: 3e-4)."""
     memory_rate: float = 1.0
-    """Step size of the memory's parameters as a fraction of learning_rate. Smaller ones keep what
-    is remembered steady for the critics (Luo et al., 2024, quoted: 1e-5 beside 3e-4, so 1/30)."""
+    """Learning rate of the memory's parameters as a fraction of learning_rate. A smaller one keeps
+    the memory's outputs stable for the critics (Luo et al., 2024, quoted: 1e-5 beside 3e-4, so
+    1/30)."""
     temperature_rate: float = 1.0
-    """The same of the temperature (paper: 1); with 0 it stays what it is at first."""
+    """The same for the temperature (paper: 1); with 0 it keeps its initial value."""
     schedule: str = "constant"
-    """How the step size goes over a run: constant, linear or cosine, down to 0 at the last gradient
-    step that the run's steps allow, or module:function, one of your own, see `make_schedule`."""
+    """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
+    last gradient step; or module:function, one of your own, see `make_schedule`."""
     warmup_fraction: float = 0.0
-    """Fraction of the gradient steps of a run over which the step size first rises from 0."""
+    """Fraction of a run's gradient steps over which the learning rate first rises from 0."""
     gamma: float = 0.99
     """Discount per step (paper: 0.99)."""
     polyak: float = 0.01
-    """How far the target network moves to the network after every gradient step (paper: 0.005)."""
+    """How far the target network moves towards the network after every gradient step (paper:
+    0.005)."""
     initial_temperature: float = 1.0
     """Weight of the entropy before the first gradient step (quoted: 1)."""
     target_entropy: float | None = None
-    """Entropy in nats that the temperature holds the policy at; None for -1 for every component of
-    a continuous action (paper), and for one choice a fraction of the largest, log n, see
+    """Entropy in nats at which the temperature holds the policy. None for -1 per component of a
+    continuous action (paper), and for a discrete choice a fraction of the maximum, log n, see
     entropy_fraction."""
     entropy_fraction: float = 0.3
-    """The target for one choice among n allowed actions, as a fraction of log n (Christodoulou,
-    2019, quoted: 0.98, with which actions that are sampled stay nearly random)."""
+    """The target for a choice among n allowed actions, as a fraction of log n (Christodoulou, 2019,
+    quoted: 0.98, with which sampled actions stay nearly random)."""
     max_grad_norm: float | None = None
-    """Largest global norm of the gradient of all networks together, longer ones are scaled down;
-    None for no limit."""
+    """Maximum global norm of the gradient of all networks together; None for no clipping."""
     adam_b1: float = 0.9
     """Decay of Adam's mean of gradients, per gradient step."""
     adam_b2: float = 0.999
@@ -145,7 +145,7 @@ class Critic(eqx.Module):
     """Q(x) = relu(LN(relu(LN(x W_1 + b_1)) W_2 + b_2)) W_3 + b_3, or Q(x) = x W_3 + b_3.
 
     Source: two hidden layers as in Haarnoja et al. (2018), Table 1; layer norms (LN), which are a
-    deviation, keep values of actions that were never taken in bounds (Ball et al., 2023).
+    deviation, bound the values of actions that were never taken (Ball et al., 2023).
     """
 
     hidden: tuple[tuple[Linear, LayerNorm], ...]
@@ -176,11 +176,11 @@ class SoftOutputs(NamedTuple):
     logits: Float[Array, "*lead parameters"]
     value: Float[Array, "*lead"]
     features: Float[Array, "*lead out"]
-    """The memory's output, which critics read together with an action."""
+    """The memory's output, which the critics read together with an action."""
 
     @property
     def action_values(self) -> None:
-        """A policy is learned, and evaluated."""
+        """None: a policy is learned and evaluated."""
         return None
 
 
@@ -192,16 +192,16 @@ class SoftActorCritic(Heads):
         V(h)      = min_i Q_i(h, a*) + alpha H(pi(. | h))            continuous, a* the greedy one
         V(h)      = sum_a pi(a | h) min_i Q_i(h, a) + alpha H(pi(. | h))          for one choice
 
-    Continuous actions are always squashed, with deviations that are outputs of the head: a
-    distribution that is not so is replaced by the one that is, with the same limits, initial
-    deviation and noise. The deviation is what holds the entropy at its target, for every
-    observation, and an action that is clipped would have the same value as others beside it.
+    Continuous actions are always squashed, with standard deviations that are outputs of the head:
+    any other distribution is replaced by such a one with the same limits, initial standard
+    deviation and noise. The standard deviation holds the entropy at its target for every
+    observation, and a clipped action would have the same value as its neighbours.
 
     Args:
-        temperature: alpha before training; the others are those of `MakeHeads`.
+        temperature: alpha before training; the other arguments are those of `MakeHeads`.
 
     Raises:
-        UserError: for actions that are neither one choice nor within finite limits.
+        UserError: for actions that are neither a single choice nor within finite limits.
 
     Source: Haarnoja et al. (2018), sections 4 and 5; Christodoulou (2019) for one choice, quoted.
     """
@@ -234,7 +234,7 @@ class SoftActorCritic(Heads):
 
     @property
     def discrete(self) -> bool:
-        """Whether actions are one choice."""
+        """Whether actions are a single choice."""
         return isinstance(self.distribution, Categorical)
 
     @property
@@ -254,7 +254,7 @@ class SoftActorCritic(Heads):
     def policy(
         self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None
     ) -> Float[Array, "*lead parameters"]:
-        """The parameters of the policy's distribution, over what a mask allows."""
+        """The parameters of the policy's distribution over the allowed actions."""
         logits = self.actor(h)
         return logits if mask is None else self.distribution.masked(logits, mask)
 
@@ -268,12 +268,12 @@ class SoftActorCritic(Heads):
     def expected_value(
         self, logits: Float[Array, "*lead parameters"], h: Float[Array, "*lead out"], action: Array
     ) -> Float[Array, "*lead"]:
-        """What a policy may expect of the lower critic.
+        """The expected value of a policy under the lower critic.
 
         Args:
-            logits: the policy's; over one choice the expectation is a sum over all actions.
-            h: what the critics read.
-            action: a sample from the policy; it counts for continuous actions alone.
+            logits: the policy's; for a single choice the expectation is a sum over all actions.
+            h: the critics' input.
+            action: a sample from the policy; used only for continuous actions.
         """
         if not self.discrete:
             return jnp.min(self._of_continuous(h, action), axis=-1)
@@ -283,7 +283,7 @@ class SoftActorCritic(Heads):
     def sampled_entropy(
         self, logits: Float[Array, "*lead parameters"], action: Array
     ) -> Float[Array, "*lead"]:
-        """The policy's entropy, for continuous actions as -log pi of a sample."""
+        """The policy's entropy; for continuous actions -log pi of a sample."""
         if self.discrete:
             return self.distribution.entropy(logits)
         return -self.distribution.log_prob(logits, action)
@@ -331,53 +331,52 @@ class Networks(NamedTuple):
 
     agent: Agent
     critic_network: Agent | None
-    """Whose encoder, memory and critics are the critics' own; None where they are the agent's."""
+    """The critics' own encoder, memory and critics; None where they use the agent's."""
 
     @property
     def of_critic(self) -> Agent:
-        """The one whose critics judge actions."""
+        """The network whose critics value actions."""
         return self.agent if self.critic_network is None else self.critic_network
 
 
 class Others(NamedTuple):
-    """What SAC keeps that is small."""
+    """SAC's small state."""
 
     target: PyTree[Array]
     """The target network's parameters."""
     critic: PyTree[Array] = ()
-    """Those of the critics' own network, where there is one."""
+    """The parameters of the critics' own network, if there is one."""
     memory: State = ()
-    """Its memory now, in every environment."""
+    """Its current memory in every environment."""
 
 
 class Batch(NamedTuple):
-    """What the loss is of."""
+    """The inputs of the loss."""
 
     steps: Steps
-    """Of sequences, with the observation after them."""
+    """The sequences, with the observation after them."""
     agent_states: State
     """The agent's memory before them."""
     critic_states: State
     """The critics' memory before them."""
     target_features: Float[Array, "time_and_one batch out"]
-    """What the target network remembers at each observation."""
+    """The target network's memory outputs at each observation."""
     noise: tuple[Array, Array]
-    """Of the actions that targets and policy take at each observation: [T+1, B, n]."""
+    """Noise of the actions that targets and policy take at each observation: [T+1, B, n]."""
 
 
 @dataclass(frozen=True)
 class SAC:
     """Soft actor-critic from replayed sequences, with a memory.
 
-    A policy that is paid for its entropy gathers; after each rollout come gradient steps on
-    sequences drawn uniformly, for two critics, the policy, and the temperature that weighs the
+    A policy that is rewarded for its entropy gathers; after each rollout come gradient steps on
+    uniformly drawn sequences for two critics, the policy, and the temperature, which weighs the
     entropy against the reward. The target network follows the network slowly.
 
-    Deviations: sequences and burn-in as in R2D2 (`ReplayedSequences`) in place of whole episodes;
-    all losses are one sum, whose gradient is one step of Adam, so with `max_grad_norm` they are
-    scaled down together; no steps are acted on at random. A step that truncates an episode has a
-    value of the time when it was acted on, in Gymnasium environments that open the next episode at
-    once.
+    Deviations: sequences and burn-in as in R2D2 (`ReplayedSequences`) instead of whole episodes;
+    all losses are summed for one step of Adam, so `max_grad_norm` clips them together; there is no
+    initial phase of random actions. In Gymnasium environments that open the next episode at once, a
+    step that truncates an episode has a value from the time of acting.
 
     Source: Haarnoja et al. (2018), Soft Actor-Critic Algorithms and Applications; Christodoulou
     (2019), Soft Actor-Critic for Discrete Action Settings, quoted; Ni et al. (2022), Recurrent
@@ -398,16 +397,16 @@ class SAC:
 
     config: SACConfig
     updates: int = 1
-    """Of the whole run, at whose end a schedule reaches 0."""
+    """Number of updates in the whole run, at whose end a schedule reaches 0."""
 
     @property
     def separate(self) -> bool:
-        """Whether the critics have a memory of their own."""
+        """Whether the critics have their own memory."""
         return self.config.memory_of_critic == "separate"
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Adam, see `adam`, whose steps are other ones for memories and temperature.
+        """Adam, see `adam`, with separate learning rates for memories and temperature.
 
         It is for a tree of `Networks`.
         """
@@ -427,19 +426,20 @@ class SAC:
 
     @property
     def replayed(self) -> ReplayedSequences:
-        """What is kept, and read again."""
+        """The sequences that are kept and replayed."""
         return ReplayedSequences(self.config)
 
     @property
     def gathering(self) -> Gathering:
-        """Rollouts in blocks, by the policy, which may lag behind."""
+        """Rollouts in blocks by the policy, which may lag behind."""
         return self.replayed.gathering(scheduled=is_scheduled(self.config))
 
     @property
     def make_heads(self) -> MakeHeads:
         """A policy, critics and a temperature.
 
-        What makes them raises `UserError` for a target_entropy that no policy over the actions has.
+        Building them raises `UserError` for a target_entropy that no policy over the actions can
+        have.
         """
         return partial(self._reachable_heads, temperature=self.config.initial_temperature)
 
@@ -464,9 +464,9 @@ class SAC:
         return heads
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
-        """Adam's, the target network, the critics' own if they have one, and an empty replay.
+        """Adam's state, the target network, the critics' own network if any, and an empty replay.
 
-        Target and critics' network begin as copies of the agent.
+        The target and the critics' network start as copies of the agent.
         """
         params = eqx.filter(agent, eqx.is_inexact_array)
         others = Others(jax.tree.map(jnp.copy, params))
@@ -494,9 +494,9 @@ class SAC:
         return state._replace(others=state.others._replace(memory=memory), replay=replay)
 
     def _kept(self, agent: Agent, others: Others, rollout: Rollout) -> tuple[PyTree, State]:
-        """What is stored before each block of a rollout; and the critics' memory after it.
+        """The stored states before each block of a rollout; and the critics' memory after it.
 
-        It is of the agent's memory, and of the critics' own, which reads the rollout here.
+        They are of the agent's memory, and of the critics' own, which reads the rollout here.
         """
         kept = self.replayed.kept(agent, rollout.chunks.state0, self.config.num_envs)
         if not self.separate or self.config.first_state == "zero":
@@ -508,7 +508,7 @@ class SAC:
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
     ) -> Learned:
-        """Adds the rollout to the replay, then makes `gradient_steps`, once enough is there.
+        """Adds the rollout to the replay, then takes `gradient_steps` once it holds enough.
 
         Metrics are means over the gradient steps, and 0 before the first.
         """
@@ -534,7 +534,7 @@ class SAC:
         return made._replace(agent=new.agent, state=made.state._replace(others=after))
 
     def batch(self, networks: Networks, target: Agent, drawn: Drawn, key: PRNGKeyArray) -> Batch:
-        """What the loss is of; no gradient passes into it."""
+        """The inputs of the loss; no gradient passes into them."""
         replayed, steps = self.replayed, drawn.learned
         of_agent, of_critic = drawn.state0 if self.separate else (drawn.state0[0],) * 2
         states = replayed.states(networks.agent, of_agent, drawn.read)
@@ -550,11 +550,11 @@ class SAC:
     def loss(
         self, networks: Networks, target: SoftActorCritic, batch: Batch
     ) -> tuple[Float[Array, ""], Metrics]:
-        """The sum of the losses of critics, policy and temperature, and its parts.
+        """The sum of the losses of critics, policy and temperature, and its terms.
 
-        With h what the networks remember, h' what the target network does, Q' its critics, sg no
-        gradient, E over actions of the policy (a sum for one choice, one sample for continuous
-        ones), H their entropy, H* the target, and means over the valid steps:
+        With h the networks' memory outputs, h' and Q' the target network's outputs and critics, sg
+        a stopped gradient, E over the policy's actions (a sum for a single choice, one sample for
+        continuous actions), H their entropy, H* its target, and means over the valid steps:
 
             V_t         = E[min_i Q'_i(h'_t, a)] + alpha H(pi(. | h_t))
             y_t         = sg(r_t + d_t V_{t+1})
@@ -562,8 +562,8 @@ class SAC:
             policy_loss = -mean(E[sg(min_i Q_i)(sg(h_t), a)] + sg(alpha) H(pi(. | h_t)))
             temperature = alpha mean(sg(H(pi(. | h_t)) - H*))
 
-        Where the memory is shared, the policy reads sg(h_t) too. Where it is not, the agent's own
-        critics learn y_t from sg(h_t) of the agent's memory, so that its `value` is one.
+        With a shared memory, the policy reads sg(h_t) too. Otherwise the agent's own critics learn
+        y_t from sg(h_t) of the agent's memory, so that its `value` is meaningful.
 
         Source: Haarnoja et al. (2018), Eqs. 3, 5, 9 and 18; Christodoulou (2019), quoted.
         """
@@ -594,7 +594,7 @@ class SAC:
         return total, parts | {"temperature": alpha}
 
     def _read(self, networks: Networks, batch: Batch) -> "Remembered":
-        """What the networks remember, with the gradients that each loss may have."""
+        """The networks' memory outputs, with the gradients that each loss may have."""
         agent, steps = networks.agent, batch.steps
         outputs, metrics = self.replayed.values(agent, batch.agent_states, steps)
         still = jax.lax.stop_gradient(outputs.features)
@@ -616,7 +616,7 @@ class SAC:
     def target_entropy(
         self, agent: Agent, steps: Steps
     ) -> float | Float[Array, "time_and_one batch"]:
-        """What the temperature holds the policy's entropy at, see the settings."""
+        """The entropy at which the temperature holds the policy, see the settings."""
         heads = _heads(agent)
         if self.config.target_entropy is not None:
             return self.config.target_entropy
@@ -630,16 +630,16 @@ class SAC:
 
 
 class Remembered(NamedTuple):
-    """What the loss reads of the networks, at every observation."""
+    """The networks' outputs that the loss reads, at every observation."""
 
     logits: Float[Array, "time_and_one batch parameters"]
-    """Of the policy; a gradient passes into the agent's memory where it is its own."""
+    """Logits of the policy; a gradient passes into the agent's memory if it is separate."""
     of_critic: Float[Array, "time_and_one batch out"]
-    """What critics read."""
+    """The critics' input."""
     own: Float[Array, "time_and_one batch out"] | None
-    """What the agent's own critics read where others judge; no gradient passes."""
+    """The input of the agent's own critics if separate ones value actions; without a gradient."""
     metrics: dict[str, Float[Array, "time_and_one batch"]]
-    """The agent's memory's."""
+    """The metrics of the agent's memory."""
 
 
 def soft_value(
@@ -652,11 +652,11 @@ def soft_value(
     """V = E[min_i Q_i] + alpha H of a policy, and its entropy H; no gradient passes into alpha.
 
     Args:
-        heads: whose temperature counts.
-        judge: whose critics.
+        heads: give the temperature.
+        judge: gives the critics.
         logits: the policy's.
-        features: what the critics read.
-        noise: of one sample for continuous actions.
+        features: the critics' input.
+        noise: for one sample of continuous actions.
     """
     action = heads.distribution.sample(logits, noise)
     entropy = heads.sampled_entropy(logits, action)
@@ -669,7 +669,7 @@ def half_squares(
     target: Float[Array, "time batch"],
     valid: Bool[Array, "time batch"],
 ) -> Float[Array, "time batch"]:
-    """sum_i (Q_i - y)^2 / 2, and 0 where not valid: there may be anything."""
+    """sum_i (Q_i - y)^2 / 2, and 0 at invalid steps, which may hold anything."""
     errors = jnp.where(valid[..., None], values - target[..., None], 0.0)
     return 0.5 * jnp.sum(jnp.square(errors), axis=-1)
 
@@ -679,7 +679,7 @@ def states_before(agent: Agent, memory: State, chunks: Trajectory) -> tuple[Stat
 
     `memory` is its state before the rollout.
 
-    What it caches from before is rebuilt by the present parameters, as for acting.
+    Its caches are rebuilt by the current parameters, as for acting.
     """
 
     def one(memory: State, seen: tuple[PyTree[Array], Array]) -> tuple[State, State]:

@@ -1,6 +1,6 @@
 """The tasks of POPGym, each with its three difficulties, written in JAX.
 
-Observations, actions, rewards and ends are those of popgym 1.0.7; only random numbers are others.
+Observations, actions, rewards and ends are those of popgym 1.0.7; only the random numbers differ.
 `POPGYM` lists them by name.
 
 Source: Morad et al. (2023), POPGym: Benchmarking Partially Observable Reinforcement Learning, and

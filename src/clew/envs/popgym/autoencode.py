@@ -14,21 +14,22 @@ PLAY, WATCH = 0, 1
 
 
 class Autoencode(Dealt):
-    """Watch n cards being dealt, then say their suits in reverse order.
+    """Watch n cards being dealt, then report their suits in reverse order.
 
-    The observation has two numbers, whether cards are watched (1) or recited (0), and a suit. While
+    The observation has two numbers: whether cards are watched (1) or recited (0), and a suit. While
     n cards are dealt, n - 1 actions do nothing; with the last card the first number becomes 0, and
-    the next n actions recite, blind: the suit shown then is always 0. A right answer gives 1 / n, a
-    wrong one as much less: the best return is 1, guessing has -0.5.
+    the next n actions recite blindly: the suit shown is then always 0. A right answer gives 1 / n,
+    a wrong one -1 / n: the best return is 1, and guessing earns -0.5.
 
     Args:
         difficulty: easy, medium or hard: 1, 2 or 3 decks.
-        num_decks: in place of what the difficulty says.
+        num_decks: overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, Autoencode. Deviation: the two numbers are a MultiDiscrete, there a Tuple.
+    Source: popgym 1.0.7, Autoencode. Deviation: the two numbers are a MultiDiscrete instead of a
+    Tuple.
     """
 
     SIZES: ClassVar[Sizes] = {
@@ -48,7 +49,7 @@ class Autoencode(Dealt):
 
     @property
     def longest(self) -> int:
-        """All cards but the first are watched, then all recited."""
+        """All cards but the first are watched, then all are recited."""
         return 2 * self.num_cards - 1
 
     def opening(self, state: DealtState) -> Int[Array, " 2"]:

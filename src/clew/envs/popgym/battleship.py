@@ -1,4 +1,4 @@
-"""Battleship with a board that nobody shows."""
+"""Battleship on an unseen board."""
 
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -20,37 +20,37 @@ LARGEST_BOARD = 32
 
 
 class BattleshipState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     ships: Bool[Array, "rows columns"]
-    """Where a ship lies."""
+    """Where ships lie."""
     guessed: Bool[Array, "rows columns"]
-    """What was shot at."""
+    """The squares shot at."""
     hits: Int[Array, ""]
     time: Int[Array, ""]
-    """Shots so far."""
+    """Number of shots so far."""
 
 
 class Battleship(Environment):
     """Sink four ships on an unseen board, shot by shot.
 
-    What is observed is whether the last shot hit, but not where it went: the agent needs its
-    previous action (`previous_action` of `clew.WrapperConfig`). With c = size^2 squares, of which
-    s = 12 have ships, a hit gives 1 / s and every other shot, also a second one at a square,
-    -1 / (c - s): hitting alone has the return 1, shooting at every square once 0. The episode ends
-    with the last hit, and is truncated after c shots.
+    The observation is whether the last shot hit, but not where it went: the agent needs its
+    previous action (`previous_action` of `clew.WrapperConfig`). With c = size^2 squares, of which s
+    = 12 have ships, a hit gives 1 / s and every other shot, including a second one at the same
+    square, -1 / (c - s): the return is 1 with hits only, and 0 for shooting at every square once.
+    The episode ends with the last hit, and is truncated after c shots.
 
-    Actions: a row and a column; what is outside is the nearest square.
+    Actions: a row and a column; outside the board, the nearest square is taken.
 
     Args:
         difficulty: easy, medium or hard: a board of 8, 10 or 12 squares a side.
-        size: the side, in place of what the difficulty says; 5 to 32.
+        size: side length, 5 to 32; overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible size.
 
-    Source: popgym 1.0.7, Battleship; ships are laid one after the other, each uniformly among all
-    places and directions that are free.
+    Source: popgym 1.0.7, Battleship; ships are placed one after the other, each uniformly among all
+    free positions and directions.
     """
 
     SIZES: ClassVar[Sizes] = {"easy": {"size": 8}, "medium": {"size": 10}, "hard": {"size": 12}}
@@ -132,7 +132,7 @@ class Battleship(Environment):
         )
 
     def render_text(self, state: Any, observation: Any) -> str:
-        """The board: a ship S, one that was hit X, a miss o."""
+        """The board: S a ship, X a hit, o a miss."""
         marks = np.array([[".", "o"], ["S", "X"]])
         rows = marks[np.asarray(state.ships, int), np.asarray(state.guessed, int)]
         return "\n".join("".join(row) for row in rows) + "\n"
@@ -140,7 +140,7 @@ class Battleship(Environment):
 
 @lru_cache(maxsize=16)
 def ways_to_lie(size: int, ship: int) -> Int[np.ndarray, "ways ship"]:
-    """The squares of a ship for every first square, axis and direction that has it on the board."""
+    """The squares of a ship for every first square, axis and direction that fits on the board."""
     found = []
     for row, column in np.ndindex(size, size):
         for step in ((1, 0), (-1, 0), (0, 1), (0, -1)):

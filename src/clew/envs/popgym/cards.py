@@ -1,4 +1,4 @@
-"""Decks of cards, and what the tasks share in which cards are dealt one by one."""
+"""Decks of cards, and the common part of tasks in which cards are dealt one by one."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,16 +18,16 @@ RANKS = ("ace", *map(str, range(2, 11)), "jack", "queen", "king")
 COLOURS = ("black", "red")
 DECK = len(SUITS) * len(RANKS)
 KINDS = {"colours": COLOURS, "suits": SUITS, "ranks": RANKS}
-"""What cards can be told apart by."""
+"""The attributes by which cards can be distinguished."""
 MOST_DECKS = 64
 HALF, LOWER = 16, np.uint32(2**16 - 1)
-"""Half of the bits of a number, and the lower ones of them."""
+"""Half the number of bits, and a mask of the lower half."""
 
 
 def kind_of(card: Any, by: str) -> Any:
     """A card's suit, rank or colour, as a number.
 
-    Cards have numbers from 0: within a deck four suits of one rank follow each other, and colours
+    Cards are numbered from 0: within a deck the four suits of a rank follow each other, and colours
     alternate.
 
     Args:
@@ -40,11 +40,11 @@ def kind_of(card: Any, by: str) -> Any:
 
 
 def shuffle(key: Key[Array, ""], num_decks: int) -> Int[Array, " cards"]:
-    """All cards of some decks in random order.
+    """All cards of the decks in random order.
 
-    That of `jax.random.permutation` for up to 31 decks, in less than half of the time on a CPU,
-    where XLA sorts numbers far faster than pairs: random ones of 32 bits are sorted by their lower
-    and then by their upper halves, each with a card or a place in its lower half.
+    The order is that of `jax.random.permutation` for up to 31 decks, in less than half the time on
+    a CPU, where XLA sorts numbers far faster than pairs: random 32-bit numbers are sorted by their
+    lower and then by their upper halves, each with a card or a position in its lower half.
     """
     count = num_decks * DECK
     bits = jax.random.bits(jax.random.split(key)[1], (count,))
@@ -60,7 +60,7 @@ def draw_cards(rng: np.random.Generator, num_decks: int) -> Int[np.ndarray, " ca
 
 
 def forced_cards(name: str, given: Any, num_decks: int) -> Int[np.ndarray, " cards"]:
-    """An order of cards that a user gives; raises `UserError` unless every card is in it once."""
+    """A user's order of cards; raises `UserError` unless it has every card once."""
     cards, count = integers(given), num_decks * DECK
     if cards is None or sorted(cards) != list(range(count)):
         raise UserError(
@@ -71,27 +71,27 @@ def forced_cards(name: str, given: Any, num_decks: int) -> Int[np.ndarray, " car
 
 
 def require_decks(num_decks: Any) -> None:
-    """Refuses what is no number of decks."""
+    """Refuses an invalid number of decks."""
     require_at_least("num_decks", num_decks, 1, MOST_DECKS)
 
 
 class DealtState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     kinds: Int[Array, " cards"]
-    """What the cards are, in the order in which they are dealt."""
+    """The kinds of the cards, in the order in which they are dealt."""
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 class Dealt(TimedOpenLoop):
-    """A task in which one card after the other is dealt, and no action changes which."""
+    """A task in which cards are dealt one by one, whatever the actions."""
 
     SIZES: ClassVar[Sizes]
     """The number of decks, by difficulty."""
     num_decks: int = eqx.field(static=True)
     kind: eqx.AbstractVar[str]
-    """What is seen of a card: a key of `KINDS`."""
+    """The visible attribute of a card: a key of `KINDS`."""
     opening_is_costly = True
     metric_names = ()
     observation_size = 1
@@ -102,7 +102,7 @@ class Dealt(TimedOpenLoop):
 
     @property
     def num_cards(self) -> int:
-        """Of all decks."""
+        """Number of cards in all decks."""
         return self.num_decks * DECK
 
     @property
@@ -151,5 +151,5 @@ def dealt(
 
 
 def shown_at(kinds: Int[Array, " cards"], place: Int[Array, ""]) -> Int[Array, ""]:
-    """What the card at a place is; past the last it is the last one."""
+    """The kind of the card at a position; beyond the last card, that of the last one."""
     return kinds[jnp.minimum(place, len(kinds) - 1)].astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""CartPole of which only positions, or only velocities, are seen."""
+"""CartPole in which only positions, or only velocities, are seen."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -18,25 +18,25 @@ from clew.errors import LONGEST_EPISODE, require_at_least
 GRAVITY, CART, POLE, HALF_LENGTH = 9.8, 1.0, 0.1, 0.5
 FORCE, INTERVAL = 10.0, 0.02
 FARTHEST, STEEPEST = 2.4, 12 * 2 * math.pi / 360
-"""Where the episode ends: of the cart's place, and of the pole's angle in radians."""
+"""Limits at which the episode ends: the cart's position, and the pole's angle in radians."""
 WIDEST_START = 0.05
 NAMES = ("place", "speed", "angle", "turning")
 
 
 class CartPoleState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     numbers: Float[Array, " 4"]
-    """Place and speed of the cart, angle and angular velocity of the pole."""
+    """Position and velocity of the cart, angle and angular velocity of the pole."""
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 def push(numbers: Float[Array, " 4"], right: Array) -> Float[Array, " 4"]:
-    """The four numbers after one of Euler's steps of 0.02 seconds.
+    """The four numbers after one Euler step of 0.02 seconds.
 
     Args:
-        numbers: as `CartPoleState` has them.
+        numbers: as in `CartPoleState`.
         right: whether the cart is pushed to the right, else to the left.
 
     Source: Barto, Sutton and Anderson (1983), in the form of Gymnasium's CartPole-v1.
@@ -52,7 +52,7 @@ def push(numbers: Float[Array, " 4"], right: Array) -> Float[Array, " 4"]:
 
 
 class _CartPole(Environment):
-    """What the three have in common: the cart, and n steps to keep the pole upright."""
+    """The common part of the three: the cart, and n steps to keep the pole upright."""
 
     SIZES: ClassVar[Sizes] = {
         "easy": {"max_steps": 200},
@@ -107,22 +107,22 @@ class _CartPole(Environment):
 
 
 class PositionOnlyCartPole(_CartPole):
-    """Keep a pole upright on a cart, seeing the cart's place and the pole's angle alone.
+    """Keep a pole upright on a cart, seeing only the cart's position and the pole's angle.
 
-    Every step gives 1 / n, so that the best return is 1; the episode ends when the pole is at more
-    than 12 degrees or the cart beyond 2.4, and is truncated after n steps. The two speeds, which a
-    policy needs, are the differences of what was seen.
+    Every step gives 1 / n, so the best return is 1; the episode ends when the pole's angle exceeds
+    12 degrees or the cart is beyond 2.4, and is truncated after n steps. The two velocities, which
+    a policy needs, are differences of observations.
 
     Actions: 1 pushes to the right, anything else to the left.
 
     Args:
         difficulty: easy, medium or hard: 200, 400 or 600 steps.
-        max_steps: n, in place of what the difficulty says.
+        max_steps: n; overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, PositionOnlyCartPole. Computed in single precision, there in double.
+    Source: popgym 1.0.7, PositionOnlyCartPole. Computed in single instead of double precision.
     """
 
     @property
@@ -133,39 +133,39 @@ class PositionOnlyCartPole(_CartPole):
 
 
 class VelocityOnlyCartPole(_CartPole):
-    """Keep a pole upright on a cart, seeing the speeds of the cart and of the pole alone.
+    """Keep a pole upright on a cart, seeing only the velocities of the cart and of the pole.
 
-    All else is as in `PositionOnlyCartPole`. The first observation of an episode has the place and
-    the angle in place of the speeds, as in popgym: with them the sums of what is seen tell where
-    the cart is.
+    Everything else is as in `PositionOnlyCartPole`. The first observation of an episode has the
+    position and the angle instead of the velocities, as in popgym: with them, sums of the
+    observations give the cart's position.
 
     Args:
         difficulty: easy, medium or hard: 200, 400 or 600 steps.
-        max_steps: n, in place of what the difficulty says.
+        max_steps: n; overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
     Source: popgym 1.0.7, VelocityOnlyCartPole, which came after the paper. Computed in single
-    precision, there in double.
+    instead of double precision.
     """
 
     seen = (1, 3)
 
 
 class NoisyPositionOnlyCartPole(Noisy, PositionOnlyCartPole):
-    """Keep a pole upright on a cart, seeing place and angle with noise.
+    """Keep a pole upright on a cart, seeing position and angle with noise.
 
-    As `PositionOnlyCartPole` with 200 steps. Noise of deviation sigma is added to both numbers,
-    which are then cut to twice the limits at which an episode ends.
+    Like `PositionOnlyCartPole` with 200 steps. Noise of standard deviation sigma is added to both
+    numbers, which are then clipped to twice the limits at which an episode ends.
 
     Args:
         difficulty: easy, medium or hard: sigma 0.1, 0.2 or 0.3.
-        sigma: in place of what the difficulty says.
-        max_steps: n; 200 where the difficulty decides.
+        sigma: overrides the difficulty.
+        max_steps: n; 200 by default.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, NoisyPositionOnlyCartPole. Computed in single precision, there in double.
+    Source: popgym 1.0.7, NoisyPositionOnlyCartPole. Computed in single instead of double precision.
     """

@@ -24,38 +24,38 @@ from clew.errors import require_choice
 
 NONE = -1
 PAIRED_BY = ("colours", "ranks")
-"""Of suits a deck has 13 each, which make no pairs."""
+"""Without suits: a deck has 13 of each, which do not make pairs."""
 
 
 class ConcentrationState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     kinds: Int[Array, " cards"]
     """What lies at every place."""
     found: Bool[Array, " cards"]
-    """Whose pair was found: these lie face up."""
+    """Cards whose pair was found: these lie face up."""
     first: Int[Array, ""]
-    """The place of the card that was turned first; `NONE` if the next one is the first."""
+    """The position of the card turned first; `NONE` if the next one is the first."""
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 class Concentration(Environment):
     """Turn two cards, one with each action; two of a kind stay face up.
 
-    What is observed is every place: a kind where a card lies face up, else the number of kinds. The
-    first card of a turn is seen twice, the second one once. A pair gives 2 / n, with n cards; two
-    cards that differ, and one card turned twice, give -2 / m, where m = ceil(2 n - n / (2 n - 1))
-    is the number of actions after which an episode is truncated. A card that lies face up already
-    ends the turn with -1 / m for every card turned in it. The best return is 1, less what finding
-    pairs by chance costs.
+    The observation has every position: the kind of a card that lies face up, otherwise the number
+    of kinds. The first card of a turn is seen twice, the second one once. A pair gives 2 / n, with
+    n cards; two different cards, or one card turned twice, give -2 / m, where m = ceil(2 n - n / (2
+    n - 1)) is the number of actions after which an episode is truncated. A card that already lies
+    face up ends the turn with -1 / m for every card turned in it. The best return is 1 minus the
+    cost of finding pairs by chance.
 
-    Actions: a place to turn, from 0; those before the first and behind the last are the nearest.
+    Actions: the position to turn, from 0; positions outside the range act as the nearest one.
 
     Args:
         difficulty: easy, medium or hard: colours of 1 deck, colours of 2, ranks of 1.
-        num_decks: in place of what the difficulty says.
-        kind: what makes a pair, colours or ranks; the same.
+        num_decks: overrides the difficulty.
+        kind: what makes a pair, colours or ranks; overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or kind, or an impossible number.
@@ -90,7 +90,7 @@ class Concentration(Environment):
 
     @property
     def time_limit(self) -> int:
-        """Actions of the longest episode."""
+        """Number of actions in the longest episode."""
         cards = self.num_actions
         return math.ceil(2 * cards - cards / (2 * cards - 1))
 
@@ -104,7 +104,7 @@ class Concentration(Environment):
     def reset_to(
         self, cards: Int[Array, " cards"] | np.ndarray
     ) -> tuple[ConcentrationState, Int[Array, " cards"]]:
-        """Lays out these cards, in this order."""
+        """Lays out these cards in this order."""
         kinds = kind_of(jnp.asarray(cards, jnp.int32), self.kind).astype(jnp.int8)
         hidden, zero = jnp.zeros(self.num_actions, bool), jnp.zeros((), jnp.int32)
         state = ConcentrationState(kinds, hidden, jnp.full((), NONE, jnp.int32), zero)

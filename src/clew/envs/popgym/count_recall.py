@@ -1,4 +1,4 @@
-"""Say how often a card has been dealt so far."""
+"""Report how often a card has been dealt so far."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,29 +25,29 @@ from clew.errors import UserError, require_choice
 
 
 class CountRecallState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     values: Int[Array, " cards"]
-    """What the dealt cards are, in their order."""
+    """The kinds of the dealt cards, in order."""
     queries: Int[Array, " cards"]
-    """What is asked for, in its order."""
+    """The kinds asked for, in order."""
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 class CountRecall(TimedOpenLoop):
-    """Say how often the kind of card that is asked for has been dealt so far.
+    """Report how often the kind of card that is asked for has been dealt so far.
 
-    Two shuffled stacks of n cards: from one a card is dealt at every step, the other one's card is
-    the question. Both are observed. The answer counts the cards dealt up to and including the one
-    just seen. A right answer gives 1 / (n - 1), a wrong one as much less; n - 1 steps, the best
-    return is 1.
+    There are two shuffled stacks of n cards: at every step a card is dealt from one, and the card
+    of the other is the question. Both are observed. The answer counts the cards dealt up to and
+    including the one just seen. A right answer gives 1 / (n - 1), a wrong one -1 / (n - 1); with n
+    - 1 steps, the best return is 1.
 
     Args:
         difficulty: easy, medium or hard: colours of 1 deck, suits of 2, ranks of 4.
-        num_decks: in place of what the difficulty says.
-        kind: what cards are told apart by: colours, suits or ranks; the same.
-        as_published: without the action for the largest count, as in popgym before 1.0.7, with
+        num_decks: overrides the difficulty.
+        kind: the attribute that counts: colours, suits or ranks; overrides the difficulty.
+        as_published: leave out the action for the largest count, as in popgym before 1.0.7, with
             which the published scores were made.
 
     Raises:
@@ -85,7 +85,7 @@ class CountRecall(TimedOpenLoop):
 
     @property
     def num_cards(self) -> int:
-        """Of one stack."""
+        """Number of cards in a stack."""
         return self.num_decks * DECK
 
     @property
@@ -105,7 +105,7 @@ class CountRecall(TimedOpenLoop):
     def reset_to(
         self, cards: Int[Array, " cards"] | np.ndarray, queries: Int[Array, " cards"] | np.ndarray
     ) -> tuple[CountRecallState, Int[Array, " 2"]]:
-        """Deals these cards and asks for those, in this order."""
+        """Deals `values` and asks for `queries`, in this order."""
         values, asked = (
             kind_of(jnp.asarray(stack, jnp.int32), self.kind).astype(jnp.int8)
             for stack in (cards, queries)

@@ -1,4 +1,4 @@
-"""How the sizes of a task follow from its difficulty."""
+"""The sizes of a task by its difficulty."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ Sizes = Mapping[str, Mapping[str, Any]]
 
 
 def sized(sizes: Sizes, difficulty: str, **given: Any) -> list[Any]:
-    """The sizes by the order of their names: what was given, or what the difficulty says for None.
+    """The sizes in the order of their names: as given, or the difficulty's where None.
 
     Raises:
         UserError: an unknown difficulty.

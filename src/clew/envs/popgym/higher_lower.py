@@ -14,14 +14,14 @@ from clew.envs.popgym.difficulty import Sizes
 class HigherLower(Dealt):
     """Guess at every step whether the next card's rank is higher or lower than the last one's.
 
-    With n cards, n - 1 steps; each observes the next card's rank. A right guess gives 1 / n, a
-    wrong one as much less, an equal rank 0. Who counts the cards knows better what is left.
+    With n cards there are n - 1 steps; each observes the next card's rank. A right guess gives 1 /
+    n, a wrong one -1 / n, an equal rank 0. An agent that counts cards knows better what is left.
 
     Actions: 0 higher, anything else lower.
 
     Args:
         difficulty: easy, medium or hard: 1, 2 or 3 decks.
-        num_decks: in place of what the difficulty says.
+        num_decks: overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.

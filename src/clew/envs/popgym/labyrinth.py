@@ -15,29 +15,29 @@ from clew.errors import LONGEST_EPISODE, UserError, require_at_least
 
 FREE, WALL, START, GOAL = range(4)
 MOVES = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)], np.int32)
-"""Rows and columns of every action."""
+"""Row and column offsets of every action."""
 NONE = len(MOVES)
-"""What stands for the last action at the start."""
+"""Stands for the last action at the start."""
 LARGEST_SIDE = 64
 
 
 class LabyrinthState(NamedTuple):
-    """Where an episode stands; rows count from the top, columns from the left."""
+    """The state of an episode; rows count from the top, columns from the left."""
 
     grid: Int[Array, "side side"]
     place: Int[Array, " 2"]
     visited: Bool[Array, "side side"]
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 def carve(key: Key[Array, ""], side: int) -> Int[Array, "side side"]:
-    """A maze of free squares and walls, by hunting and killing.
+    """A maze of free squares and walls, by the hunt-and-kill algorithm.
 
-    From a random cell (an odd row and column) a walk opens one random unopened neighbour after the
-    other, two squares away, with the wall between them, until there is none. Then a cell is drawn,
-    from which, if it is open, the next walk goes on. There are side^2 + 1 walks, so that rarely a
-    cell stays closed.
+    From a random cell (an odd row and column) a walk opens one random unopened neighbour after
+    another, two squares away, and the wall in between, until there is none. Then a cell is drawn,
+    and if it is open, the next walk continues from it. There are side^2 + 1 walks, so a cell rarely
+    stays closed.
 
     Source: mazelib 0.9.16, HuntAndKill with its default "random" order, which popgym uses.
     """
@@ -76,7 +76,7 @@ def carve(key: Key[Array, ""], side: int) -> Int[Array, "side side"]:
 def entrances(key: Key[Array, ""], side: int) -> tuple[Int[Array, " 2"], Int[Array, " 2"]]:
     """Start and exit, on opposite walls, each at a random odd row or column.
 
-    Source: mazelib 0.9.16, entrances of which both are outside.
+    Source: mazelib 0.9.16, with both entrances on the outside.
     """
     wall, places = jax.random.split(key)
     direction = jax.random.randint(wall, (), 0, 4)
@@ -89,7 +89,7 @@ def entrances(key: Key[Array, ""], side: int) -> tuple[Int[Array, " 2"], Int[Arr
 
 
 class _Labyrinth(Environment):
-    """What both have in common: the maze, and how one walks in it."""
+    """The common part of both tasks: the maze and the movement in it."""
 
     SIZES: ClassVar[Sizes] = {
         "easy": {"size": 10, "max_steps": 1024},
@@ -141,8 +141,8 @@ class _Labyrinth(Environment):
     def _walked(
         self, state: LabyrinthState, action: Int[Array, ""]
     ) -> tuple[LabyrinthState, Int[Array, " 10"], Bool[Array, ""]]:
-        """The state after an action, what is seen, and whether the agent is there for the first
-        time."""
+        """The state after an action, the observation, and whether the square is visited for the
+        first time."""
         action = jnp.clip(jnp.asarray(action).astype(jnp.int32), 0, NONE - 1)
         there = jnp.clip(state.place + jnp.asarray(MOVES)[action], 0, self.side - 1)
         blocked = state.grid[there[0], there[1]] == WALL
@@ -155,8 +155,8 @@ class _Labyrinth(Environment):
     def _observe(self, state: LabyrinthState, action: Int[Array, ""]) -> Int[Array, " 10"]:
         """The squares around the agent, by rows, and the action that led here.
 
-        At the maze's edge those that would be outside are left out and the others move up or to
-        the left; what is missing at the end is a wall. So it is in popgym.
+        At the maze's edge, squares outside are left out and the others move up or to the left;
+        missing entries at the end are walls. This is as in popgym.
         """
         first = jnp.maximum(state.place - 1, 0)
         rows, columns = (first[axis] + jnp.arange(3) for axis in (0, 1))
@@ -169,7 +169,7 @@ class _Labyrinth(Environment):
         return jnp.append(view.ravel(), action)
 
     def render_text(self, state: Any, observation: Any) -> str:
-        """The maze: a wall #, a visited square +, the start S, the exit G, the agent A."""
+        """The maze: # a wall, + a visited square, S the start, G the exit, A the agent."""
         marks = np.array([".", "#", "S", "G"])[np.asarray(state.grid, int)]
         marks[np.asarray(state.visited) & (marks == ".")] = "+"
         marks[tuple(int(x) for x in state.place)] = "A"
@@ -177,23 +177,23 @@ class _Labyrinth(Environment):
 
 
 class LabyrinthEscape(_Labyrinth):
-    """Find the exit of a maze that is seen three by three squares at a time.
+    """Find the exit of a maze of which three by three squares are seen at a time.
 
-    Every action costs 1 / n; the one that reaches the exit gives 1 more and ends the episode, which
-    is truncated after n - 1 actions. What is seen are the squares around the agent (0 free, 1 wall,
-    2 start, 3 exit) and the last action, 4 at the start.
+    Every action costs 1 / n; the one that reaches the exit gives an additional 1 and ends the
+    episode, which is truncated after n - 1 actions. The observation has the squares around the
+    agent (0 free, 1 wall, 2 start, 3 exit) and the last action, 4 at the start.
 
-    Actions: 0 left, 1 right, 2 up, 3 down; walls stop. Others are the nearest of these.
+    Actions: 0 left, 1 right, 2 up, 3 down; walls block. Other integers act as the nearest of these.
 
     Args:
         difficulty: easy, medium or hard: mazes of 11, 15 or 19 squares a side.
-        size: squares of a side less one, an even number, in place of what the difficulty says.
-        max_steps: n, 1,024 where the difficulty decides.
+        size: side length in squares minus one, an even number; overrides the difficulty.
+        max_steps: n; 1,024 by default.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, LabyrinthEscape, which warns that its mazes are solved without memory too.
+    Source: popgym 1.0.7, LabyrinthEscape, which warns that its mazes can be solved without memory.
     """
 
     has_exit = True
@@ -216,23 +216,22 @@ class LabyrinthEscape(_Labyrinth):
 
 
 class LabyrinthExplore(_Labyrinth):
-    """Visit every square of a maze that is seen three by three squares at a time.
+    """Visit every square of a maze of which three by three squares are seen at a time.
 
-    The first visit of a square gives one part of all that are free but the start, so that the
-    return is 1 at most, every other action costs 1 / n. The episode ends when all were visited, and
-    is truncated after n - 1 actions. What is seen, and the actions, are as in `LabyrinthEscape`;
-    there is no exit.
+    The first visit to a square gives 1 / m, where m is the number of free squares without the
+    start, so the return is at most 1; every other action costs 1 / n. The episode ends when all
+    squares were visited, and is truncated after n - 1 actions. Observations and actions are as in
+    `LabyrinthEscape`; there is no exit.
 
     Args:
         difficulty: easy, medium or hard: mazes of 11, 15 or 19 squares a side.
-        size: squares of a side less one, an even number, in place of what the difficulty says.
-        max_steps: n, 1,024 where the difficulty decides.
+        size: side length in squares minus one, an even number; overrides the difficulty.
+        max_steps: n; 1,024 by default.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, LabyrinthExplore, which warns that its mazes are solved without memory
-    too.
+    Source: popgym 1.0.7, LabyrinthExplore, which warns that its mazes can be solved without memory.
     """
 
     metric_names = ("explored",)

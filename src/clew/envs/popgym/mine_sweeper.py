@@ -1,4 +1,4 @@
-"""Mine sweeper with a board that nobody shows."""
+"""Minesweeper on an unseen board."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,38 +17,38 @@ LARGEST_BOARD = 32
 
 
 class MineSweeperState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     mines: Bool[Array, "rows columns"]
     viewed: Bool[Array, "rows columns"]
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 class MineSweeper(Environment):
-    """Look at every square of an unseen board that has no mine.
+    """Look at every square without a mine on an unseen board.
 
-    What is observed is how many mines lie on the square last looked at and on its eight neighbours,
-    but not which square it was: the agent needs its previous action (`previous_action`
-    of `clew.WrapperConfig`). With c squares without a mine, a new one gives 1 / c, one seen before
-    -0.5 / (c - 2), and a mine -0.5 - 1 / c. The episode ends with a mine or when all squares
-    without one were looked at; it is truncated after c actions. All of them have the return
+    The observation is the number of mines on the square last looked at and its eight neighbours,
+    but not which square it was: the agent needs its previous action (`previous_action` of
+    `clew.WrapperConfig`). With c squares without a mine, a new one gives 1 / c, one seen before
+    -0.5 / (c - 2), and a mine -0.5 - 1 / c. The episode ends at a mine or when all squares without
+    one have been looked at; it is truncated after c actions. Looking at all of them has the return
     1, which takes luck.
 
-    Actions: a row and a column; what is outside is the nearest square.
+    Actions: a row and a column; outside the board, the nearest square is taken.
 
     Args:
         difficulty: easy, medium or hard: 4, 6 or 8 squares a side with 2, 6 or 10 mines.
-        size: the side, in place of what the difficulty says; 2 to 32.
-        num_mines: the same; at least 3 squares must have none.
-        as_published: one action more before an episode is truncated, as in popgym before 1.0.7,
-            with which the published scores were made.
+        size: side length, 2 to 32; overrides the difficulty.
+        num_mines: overrides the difficulty; at least 3 squares must have no mine.
+        as_published: truncate an episode one action later, as in popgym before 1.0.7, with which
+            the published scores were made.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, MineSweeper. More than 9 mines on nine squares would be one number too
-    many for its observation; there cannot be more.
+    Source: popgym 1.0.7, MineSweeper. Its observation has no number for more than 9 mines on nine
+    squares, and there cannot be more.
     """
 
     SIZES: ClassVar[Sizes] = {
@@ -80,7 +80,7 @@ class MineSweeper(Environment):
 
     @property
     def observation_space(self) -> Discrete:
-        """How many mines are near."""
+        """The number of mines nearby."""
         return Discrete(min(self.num_mines + 1, 10))
 
     @property
@@ -90,11 +90,11 @@ class MineSweeper(Environment):
 
     @property
     def num_clear(self) -> int:
-        """Squares without a mine."""
+        """Number of squares without a mine."""
         return self.size**2 - self.num_mines
 
     def reset(self, key: Key[Array, ""]) -> tuple[MineSweeperState, Int[Array, ""]]:
-        # Where jax.random.permutation would put each mine, without sorting what is no mine.
+        # Where jax.random.permutation would put each mine, without sorting the other squares.
         places = jnp.arange(self.size**2)[None]
         bits = jax.random.bits(jax.random.split(key)[1], places.shape)
         mine, of_mine = places[:, : self.num_mines].T, bits[:, : self.num_mines].T
@@ -144,7 +144,7 @@ class MineSweeper(Environment):
         )
 
     def render_text(self, state: Any, observation: Any) -> str:
-        """The board: a mine *, a square that was looked at o."""
+        """The board: * a mine, o a square that was looked at."""
         marks = np.array([[".", "o"], ["*", "*"]])
         rows = marks[np.asarray(state.mines, int), np.asarray(state.viewed, int)]
         return "\n".join("".join(row) for row in rows) + "\n"

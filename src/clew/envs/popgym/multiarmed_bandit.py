@@ -16,27 +16,27 @@ from clew.errors import LONGEST_EPISODE, require_at_least
 
 
 class MultiarmedBanditState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     probabilities: Float[Array, " arms"]
     """How often each arm pays."""
     time: Int[Array, ""]
-    """Pulls so far."""
+    """Number of pulls so far."""
 
 
 class MultiarmedBandit(Environment):
     """Find out which of k arms pays most often, in one episode of n pulls.
 
-    Every arm i pays 1 / n with probability p_i and else costs as much; p_i is uniform between 0 and
-    1. What is observed is whether the last pull paid, but not which arm it was: the agent needs its
+    Arm i pays 1 / n with probability p_i and otherwise costs as much; p_i is uniform between 0 and
+    1. The observation is whether the last pull paid, but not which arm it was: the agent needs its
     previous action (`previous_action` of `clew.WrapperConfig`). The episode is truncated after n
-    pulls. Pulling at random has the return 0, who knew the best of k arms (k - 1) / (k + 1). An
-    action that is no arm pulls the nearest one. `bandit` is the same game in trials.
+    pulls. Pulling at random has the expected return 0, always pulling the best of k arms (k - 1) /
+    (k + 1). An action outside the range pulls the nearest arm. `bandit` is the same game in trials.
 
     Args:
         difficulty: easy, medium or hard: 10, 20 or 30 arms, 200, 400 or 600 pulls.
-        arms: k, in place of what the difficulty says.
-        pulls: n, the same.
+        arms: k; overrides the difficulty.
+        pulls: n; overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.

@@ -1,4 +1,4 @@
-"""Noise on what is observed, and numbers that a user gives."""
+"""Noise on observations, and numbers that a user gives."""
 
 from typing import Any, ClassVar
 
@@ -15,10 +15,10 @@ from clew.errors import LONGEST_EPISODE, UserError, require_at_least, require_ra
 
 
 class Noisy(Environment):
-    """Adds noise of deviation sigma to a vector observation, then cuts it to its space's limits.
+    """Adds noise of standard deviation sigma to a vector observation, then clips it to its space.
 
-    It stands before the class of the task whose observations it changes. All are of 200 steps; the
-    difficulty is sigma.
+    It is the first base class, before the task whose observations it changes. Episodes have 200
+    steps; the difficulty is sigma.
     """
 
     SIZES: ClassVar[Sizes] = {
@@ -43,7 +43,7 @@ class Noisy(Environment):
     def reset_to(
         self, *args: Any, noise: Float[Array, " n"] | np.ndarray | None = None, **kwargs: Any
     ) -> tuple[EnvState, Float[Array, " n"]]:
-        """As the task does, with this noise, in deviations; None for none."""
+        """Like the task's, with this noise in standard deviations; None for none."""
         state, seen = super().reset_to(*args, **kwargs)
         return state, seen if noise is None else self.with_noise(seen, noise)
 
@@ -61,7 +61,7 @@ class Noisy(Environment):
     def with_noise(
         self, seen: Float[Array, " n"], noise: Float[Array, " n"] | np.ndarray
     ) -> Float[Array, " n"]:
-        """What is seen with noise, given in deviations."""
+        """The observation with noise, given in standard deviations."""
         space = self.observation_space
         assert isinstance(space, Box)
         added = seen + self.sigma * jnp.asarray(noise, seen.dtype)

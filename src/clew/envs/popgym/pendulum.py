@@ -1,4 +1,4 @@
-"""Pendulum of which only the position is seen."""
+"""Pendulum in which only the position is seen."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -23,14 +23,14 @@ WORST = 16.2736044
 
 
 class PendulumState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     angle: Float[Array, ""]
-    """In radians, 0 upright; it may be any number of turns."""
+    """In radians, 0 upright; not limited to one turn."""
     turning: Float[Array, ""]
     """Angular velocity."""
     time: Int[Array, ""]
-    """Actions taken."""
+    """Number of actions taken."""
 
 
 def swing(
@@ -51,18 +51,18 @@ def swing(
 class PositionOnlyPendulum(Environment):
     """Swing a pendulum up and keep it there, without seeing how fast it turns.
 
-    The observation is the cosine and the sine of the angle; the angular velocity is to be found
-    from what was seen before. Every step gives (1 - 2 c / 16.27) / n with the cost c of Gymnasium's
-    Pendulum, so that returns are between -1 and 1; the episode is truncated after n steps.
+    The observation is the cosine and the sine of the angle; the agent has to infer the angular
+    velocity from earlier observations. Every step gives (1 - 2 c / 16.27) / n with the cost c of
+    Gymnasium's Pendulum, so returns are between -1 and 1; the episode is truncated after n steps.
 
     Args:
         difficulty: easy, medium or hard: 200, 150 or 100 steps.
-        max_steps: n, in place of what the difficulty says.
+        max_steps: n; overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, PositionOnlyPendulum. Computed in single precision, there in double.
+    Source: popgym 1.0.7, PositionOnlyPendulum. Computed in single instead of double precision.
     """
 
     SIZES: ClassVar[Sizes] = {
@@ -132,18 +132,18 @@ class PositionOnlyPendulum(Environment):
 class NoisyPositionOnlyPendulum(Noisy, PositionOnlyPendulum):
     """Swing a pendulum up and keep it there, seeing its position with noise.
 
-    As `PositionOnlyPendulum` with 200 steps. Noise of deviation sigma is added to cosine and sine,
-    which are then cut to -1 and 1.
+    Like `PositionOnlyPendulum` with 200 steps. Noise of standard deviation sigma is added to cosine
+    and sine, which are then clipped to -1 and 1.
 
     Args:
         difficulty: easy, medium or hard: sigma 0.1, 0.2 or 0.3.
-        sigma: in place of what the difficulty says.
-        max_steps: n; 200 where the difficulty decides.
+        sigma: overrides the difficulty.
+        max_steps: n; 200 by default.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, NoisyPositionOnlyPendulum. Computed in single precision, there in double.
+    Source: popgym 1.0.7, NoisyPositionOnlyPendulum. Computed in single instead of double precision.
     """
 
 

@@ -1,4 +1,4 @@
-"""Repeat what was shown: the first card, or the one of some steps ago."""
+"""Repeat what was shown: the first card, or the card from some steps ago."""
 
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from clew.errors import UserError, require_at_least
 
 
 class _Repeat(Dealt):
-    """A suit is shown at every step, and a suit is the answer; the last card ends the episode."""
+    """Every step shows a suit and asks for a suit; the last card ends the episode."""
 
     kind = "suits"
     num_actions = len(SUITS)
@@ -35,21 +35,21 @@ class _Repeat(Dealt):
 
 
 class RepeatFirst(_Repeat):
-    """Say the suit of the episode's first card at every step.
+    """Report the suit of the episode's first card at every step.
 
-    With n cards, n - 1 steps; each observes the next card's suit. A right answer gives 1 / (n - 1),
-    a wrong one as much less: the best return is 1, guessing has -0.5. An action that is no suit is
-    wrong.
+    With n cards there are n - 1 steps; each observes the next card's suit. A right answer gives 1 /
+    (n - 1), a wrong one -1 / (n - 1): the best return is 1, and guessing earns -0.5. An action that
+    is not a suit is wrong.
 
     Args:
         difficulty: easy, medium or hard: 1, 8 or 16 decks.
-        num_decks: in place of what the difficulty says.
+        num_decks: overrides the difficulty.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.
 
-    Source: popgym 1.0.7, RepeatFirst. Its documentation tells of an indicator of the first card;
-    there is none, nor is there here.
+    Source: popgym 1.0.7, RepeatFirst. Its documentation mentions an indicator of the first card;
+    neither its code nor this task has one.
     """
 
     SIZES: ClassVar[Sizes] = {
@@ -69,17 +69,17 @@ class RepeatFirst(_Repeat):
 
 
 class RepeatPrevious(_Repeat):
-    """Say at every step the suit of the card that was shown k - 1 steps before the last one.
+    """Report at every step the suit of the card that was shown k - 1 steps before the last one.
 
-    With n cards, n - 1 steps; each observes the next card's suit. Nothing is asked before k cards
-    have been seen; then a right answer gives 1 / (n - k), a wrong one as much less: the best return
-    is 1, guessing has -0.5. With k = 1 the answer is the card just seen. An action that is no suit
-    is wrong.
+    With n cards there are n - 1 steps; each observes the next card's suit. No answer counts before
+    k cards have been seen; then a right answer gives 1 / (n - k), a wrong one -1 / (n - k): the
+    best return is 1, and guessing earns -0.5. With k = 1 the answer is the card just seen. An
+    action that is not a suit is wrong.
 
     Args:
         difficulty: easy, medium or hard: 1, 2 or 3 decks and k = 4, 32 or 64.
-        num_decks: in place of what the difficulty says.
-        k: the same; fewer than there are cards.
+        num_decks: overrides the difficulty.
+        k: overrides the difficulty; below the number of cards.
 
     Raises:
         UserError: an unknown difficulty or an impossible number.

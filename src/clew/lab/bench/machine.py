@@ -1,7 +1,7 @@
-"""The machine that measures: what it is, how fast its matrix products are, and compiled programs.
+"""The machine that measures: its device, the rate of its matrix products, and compiled programs.
 
-Speeds of two machines differ by a factor of three, so that rates are also quoted as a fraction of
-the machine's own rate of matrix products, measured in the same run.
+Speeds of two machines differ by a factor of three, so rates are also given as a fraction of the
+machine's own rate of matrix products, measured in the same run.
 """
 
 import platform
@@ -20,7 +20,7 @@ PRODUCT_SIZE = 2048
 
 
 def device() -> dict[str, Any]:
-    """What programs run on here, and from which commit they are."""
+    """The device on which programs run here, and their commit."""
     return {
         "device": jax.devices()[0].device_kind,
         "platform": jax.default_backend(),
@@ -33,20 +33,20 @@ def device() -> dict[str, Any]:
 
 
 def until_ready(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call of a compiled program, waiting until its results are computed."""
+    """A call of a compiled program that waits until its results are computed."""
     return lambda: jax.block_until_ready(call())
 
 
 def call_seconds(
     calls: Mapping[K, Callable[[], Any]], turns: int, log: Callable[[str], None] = lambda _: None
 ) -> dict[K, list[float]]:
-    """Seconds of calls of compiled programs, by turns and after a turn that does not count."""
+    """Seconds of calls of compiled programs, taken in turns after a warm-up turn."""
     measures = {name: partial(seconds_of, until_ready(call)) for name, call in calls.items()}
     return by_turns(measures, turns, warm_up=True, log=log)
 
 
 def rate_of(call: Callable[[], Any], amount: float, repeats: int) -> Estimate:
-    """`amount` per second of a compiled program's call, after one that is not timed."""
+    """`amount` per second of a compiled program's call, after an untimed one."""
     return estimate([amount / seconds for seconds in call_seconds({"": call}, repeats)[""]])
 
 

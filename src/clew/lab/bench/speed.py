@@ -1,7 +1,7 @@
-"""How fast each memory acts, learns and trains, held against the machine's own matrix products.
+"""How fast each memory acts, learns and trains, relative to the machine's matrix products.
 
-Everything is measured on the programs that training runs, at the sizes of Pramanik (2023),
-Table A.2. `measure` refuses a memory that breaks a law: the speed of a wrong model means nothing.
+Everything is measured on the programs that training runs, at the sizes of Pramanik (2023), Table
+A.2. `measure` refuses a memory that breaks a law: the speed of an incorrect model is meaningless.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from clew.run.machine import planned_bytes
 from clew.run.updates import RunState, init_run
 
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64, "window": 128}
-"""Table A.2's, for memories that the thesis did not train on the T-Maze."""
+"""Sizes of Table A.2, for memories that the thesis did not train on the T-Maze."""
 
 FORWARD, FORWARD_AND_BACKWARD = 2, 6
 """Floating-point operations for one multiply-add: two forward, and twice that again backward."""
@@ -43,17 +43,17 @@ class SpeedPlan(NamedTuple):
     """How much to measure."""
 
     num_envs: int = 8
-    """environments side by side"""
+    """environments stepped in parallel"""
     length: int = 256
-    """steps of every environment in one rollout"""
+    """steps of every environment in a rollout"""
     repeats: int = 5
-    """timed calls of every program, after one that is not timed"""
+    """timed calls of every program, after an untimed one"""
     law_lengths: tuple[int, ...] = (1, 7)
-    """chunk lengths at which the laws are run first"""
+    """chunk lengths at which the laws are checked first"""
 
 
 QUICK = SpeedPlan(length=32, repeats=2, law_lengths=(3,))
-"""Enough to see that everything works; not to quote."""
+"""Enough to see that everything works, but too little to quote."""
 
 
 NOTE = (
@@ -65,13 +65,13 @@ QUICK_NOTE = "QUICK: rollouts of 32 steps and two repeats, no figures to quote"
 
 
 class Figures(NamedTuple):
-    """What was measured of one memory."""
+    """The measurements of one memory."""
 
     name: str
     memory: str
     options: dict[str, Any]
     devices: int
-    """that shared the computing, as `clew train` chooses them"""
+    """that shared the computation, as `clew train` chooses them"""
     parameters: int
     """of the whole agent"""
     multiply_adds: int
@@ -83,9 +83,9 @@ class Figures(NamedTuple):
     training: Estimate
     """environment steps per second of the compiled training program, acting and learning"""
     peak_bytes: int
-    """of arrays that the training program holds at once on all devices, as XLA has planned them"""
+    """peak of the arrays that the training program holds on all devices, as planned by XLA"""
     compile_seconds: float
-    """to trace and compile the training program, with no cache"""
+    """to trace and compile the training program, without a cache"""
     product_rate: float
     """floating-point operations per second of this machine's matrix product, before and after"""
     acting_fraction: float
@@ -93,19 +93,21 @@ class Figures(NamedTuple):
     training_fraction: float
     """of the product rate: useful operations, 2 per multiply-add forward and 6 with backward"""
     largest_deviation: float
-    """of the laws run first"""
+    """in the laws that were checked first"""
 
     def as_data(self) -> dict[str, Any]:
-        """For JSON; rates are a median with the slowest and fastest, or its interval above 8."""
+        """For JSON; rates are a median with the slowest and fastest, or above 8 repeats its
+        interval."""
         rates = {"acting": self.acting, "learning": self.learning, "training": self.training}
         data = {k: {"median": r.middle, "low": r.low, "high": r.high} for k, r in rates.items()}
         return self._asdict() | data
 
 
 def cases() -> dict[str, tuple[str, dict[str, Any]]]:
-    """What can be measured: a name to a memory and its options.
+    """The cases that can be measured: a name to a memory and its options.
 
-    The agents of Pramanik's T-Maze study, and at the same width and depth every other memory.
+    These are the agents of Pramanik's T-Maze study, and every other memory at the same width and
+    depth.
     """
     found = {
         name.partition("/")[2]: (preset.memory, preset.memory_options)
@@ -119,10 +121,10 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def case_of(name: str, known: dict[str, tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
-    """A memory and its options: a known case, or module:Class with those of `SIZES` that it has.
+    """A memory and its options: a known case, or module:Class with the `SIZES` that it has.
 
     Raises:
-        UserError: for a name that is neither, or a module or class that there is not.
+        UserError: for a name that is neither, or a module or class that does not exist.
     """
     if is_reference(name):
         kind = resolve(name)
@@ -133,16 +135,16 @@ def case_of(name: str, known: dict[str, tuple[str, dict[str, Any]]]) -> tuple[st
 
 
 def report(names: Sequence[str], plan: SpeedPlan, log: Callable[[str], None]) -> Measured:
-    """Measures memories one after the other, and returns the table of all of them.
+    """Measures memories one after the other, and returns a table of all of them.
 
     Args:
         names: keys of `cases()`, or module:Class for memories of your own; all cases if empty.
         plan: how much to measure.
-        log: called with what is measured next.
+        log: called with the name of the next measurement.
 
     Raises:
-        NothingMeasured: if a memory breaks a law; nothing is reported then.
-        UserError: for a name that is none.
+        NothingMeasured: if a memory breaks a law; then nothing is reported.
+        UserError: for an unknown name.
     """
     known = cases()
     chosen = {name: case_of(name, known) for name in names or known}
@@ -160,7 +162,7 @@ def report(names: Sequence[str], plan: SpeedPlan, log: Callable[[str], None]) ->
 
 
 def table(figures: Sequence[Figures], machine: dict[str, Any]) -> Table:
-    """One row a memory."""
+    """One row per memory."""
     rows = [
         [
             f.name,
@@ -183,10 +185,10 @@ def _rate(rate: Estimate) -> str:
 
 
 def measure(name: str, memory: str, options: dict[str, Any], plan: SpeedPlan) -> Figures:
-    """Runs the laws, then measures one memory in an agent on the T-Maze with corridor 120.
+    """Checks the laws, then measures one memory in an agent on the T-Maze with corridor 120.
 
     Raises:
-        LawBroken: if the memory breaks a law; nothing is measured then.
+        LawBroken: if the memory breaks a law; then nothing is measured.
         UserError: for an unknown memory or option.
     """
     config = TrainConfig(
@@ -227,7 +229,7 @@ def measure(name: str, memory: str, options: dict[str, Any], plan: SpeedPlan) ->
 
 
 def _parts_rates(parts: Parts, state: RunState, plan: SpeedPlan) -> tuple[Estimate, Estimate]:
-    """Rates of acting alone and of learning alone, from where training stands.
+    """Rates of acting alone and of learning alone, starting from a state of training.
 
     Windows are full there. At the beginning of an episode they are not, and cost less.
     """
@@ -252,7 +254,7 @@ def _parts_rates(parts: Parts, state: RunState, plan: SpeedPlan) -> tuple[Estima
 def _training(
     parts: Parts, state: RunState, plan: SpeedPlan
 ) -> tuple[float, int, Estimate, RunState]:
-    """Seconds to compile, bytes held and rate of the whole training program, and its last state."""
+    """Compile seconds, memory and rate of the whole training program, and its last state."""
     with _no_compilation_cache():
         compiled: list[CompiledProgram] = []
         seconds = seconds_of(lambda: compiled.append(compile_program(parts)))

@@ -1,6 +1,6 @@
-"""One clock, measurements by turns, and one estimate with its interval.
+"""One clock, measurements in turns, and one estimate with its interval.
 
-Imports neither JAX nor SciPy: processes whose own memory is measured import this too.
+Imports neither JAX nor SciPy, because processes whose own memory is measured import this too.
 """
 
 import math
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Estimate(NamedTuple):
-    """A median, its interval between two of the measurements, and how sure that interval is."""
+    """A median, its interval between two of the measurements, and that interval's confidence."""
 
     middle: float
     low: float
@@ -35,13 +35,13 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The median, between the nearest pair of order statistics that cover it with 95%.
+    """The median, with the nearest pair of order statistics that cover it with 95%.
 
-    The number of values below the true median is binomial with 1/2, whatever their distribution,
-    so that the k-th smallest and the k-th largest of n enclose it with probability
-    1 - 2 P(X < k). With fewer than six values no pair reaches 95%; then they are the smallest and
-    the largest, and `confidence` is what they reach. With six to eight values they are the smallest
-    and the largest too.
+    The number of values below the true median is binomial with 1/2, whatever their distribution, so
+    the k-th smallest and the k-th largest of n enclose it with probability 1 - 2 P(X < k). With
+    fewer than six values no pair reaches 95%; the pair is then the smallest and the largest, and
+    `confidence` is what they reach. With six to eight values it is the smallest and the largest
+    too.
     """
     ordered, count = sorted(values), len(values)
     nearest = 1
@@ -56,12 +56,12 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def ratio(values: Sequence[float], by: Sequence[float]) -> Estimate:
-    """The quotient of two series, turn by turn: what slowed both in one turn cancels."""
+    """The quotient of two series, turn by turn: a slowdown of both in one turn cancels."""
     return estimate([a / b for a, b in zip(values, by, strict=True)])
 
 
 def seconds_of(call: Callable[[], Any]) -> float:
-    """Seconds until a call has returned; one of JAX must wait for its result itself."""
+    """Seconds until a call returns; a JAX call must wait for its result itself."""
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
@@ -77,13 +77,13 @@ def by_turns(
 ) -> dict[K, list[T]]:
     """Measures several things one after the other, and all of them again in the next turn.
 
-    A busy minute of the machine then falls on all of them, and ratios within a turn hold.
+    A busy minute of the machine then affects all of them, and ratios within a turn stay valid.
 
     Args:
-        measures: what to call, by name; each returns what it measured.
-        turns: measurements of each that count.
-        warm_up: whether a turn precedes them that does not count.
-        rotate: whether each turn begins with the next one.
+        measures: functions to call, by name; each returns its measurement.
+        turns: number of measurements of each.
+        warm_up: whether an uncounted turn comes first.
+        rotate: whether each turn begins with the next function.
         log: called with the number of each turn when it begins.
     """
     names = list(measures)

@@ -1,4 +1,4 @@
-"""What a memory costs: counted from its program, as compiled, and as measured."""
+"""The costs of a memory: counted from its program, as compiled, and as measured."""
 
 from clew.lab.costs.count import Arithmetic, StateSize, multiply_adds, state_size
 from clew.memory.base import count_floats as parameters

@@ -1,4 +1,4 @@
-"""What memories cost: counted, as compiled, and as measured."""
+"""The costs of memories: counted, as compiled, and as measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,18 +28,18 @@ from clew.memory.gtrxl import GTrXL
 from clew.names import find
 
 REPROJECTED = ", re-projected"
-"""The suffix of the name of a memory that projects its whole window at every step."""
+"""Suffix of the name of a memory that projects its whole window at every step."""
 
 
 class CostPlan(NamedTuple):
     """What to measure; the rest of an `Account` stays None."""
 
     batch: int = 8
-    """environments side by side, as compiled and measured"""
+    """environments in parallel, as compiled and measured"""
     length: int = 256
     """steps of a chunk"""
     compiled: bool = False
-    """compile step and chunk, and take XLA's count of them"""
+    """compile step and chunk, and use XLA's count of them"""
     repeats: int = 0
     """timed calls of acting and of reading a chunk; none with 0"""
 
@@ -52,11 +52,11 @@ class Subject(NamedTuple):
     """builds it from a key; traced where shapes are enough"""
     input_size: int
     has_chunk: bool = True
-    """whether its `unroll` is another program than steps in a loop, and so is timed too"""
+    """whether its `unroll` differs from a loop of steps, and so is timed too"""
 
 
 class Account(NamedTuple):
-    """What a memory costs, for one environment and one observation."""
+    """The costs of a memory for one environment and one observation."""
 
     name: str
     parameters: int
@@ -70,12 +70,12 @@ class Account(NamedTuple):
     compiled_step: Compiled | None = None
     """XLA's cost analysis of one step of all environments"""
     compiled_unroll: Compiled | None = None
-    """XLA's cost analysis of a chunk of all environments, forward only, where it is no loop of
+    """XLA's cost analysis of a chunk of all environments, forward only, if it is not a loop of
     steps"""
     acting: Estimate | None = None
-    """microseconds of an observation, steps one after another in one program"""
+    """microseconds per observation, for consecutive steps in one program"""
     reading: Estimate | None = None
-    """microseconds of an observation in a chunk, forward only"""
+    """microseconds per observation in a chunk, forward only"""
 
     def as_data(self, repeats: int) -> dict[str, Any]:
         """For JSON; `repeats` is how often each time was measured."""
@@ -89,7 +89,7 @@ class Account(NamedTuple):
 def accounts(
     subjects: Sequence[Subject], plan: CostPlan, log: Callable[[str], None] = lambda _: None
 ) -> list[Account]:
-    """The accounts of several memories, timed by turns if the plan has repeats."""
+    """The accounts of several memories, timed in turns if the plan has repeats."""
     rows = [_counted(subject, plan) for subject in subjects]
     if not plan.compiled and not plan.repeats:
         return rows
@@ -120,7 +120,7 @@ def accounts(
 
 
 def _counted(subject: Subject, plan: CostPlan) -> Account:
-    """What follows from shapes alone."""
+    """The costs that follow from shapes alone."""
     module = eqx.filter_eval_shape(subject.make, jax.random.key(0))
     row = Account(
         name=subject.name,
@@ -137,7 +137,7 @@ def _counted(subject: Subject, plan: CostPlan) -> Account:
 def memory_subjects(
     cases: Mapping[str, tuple[str, dict[str, Any]]], input_size: int
 ) -> list[Subject]:
-    """Memories by name, each GTrXL followed by itself without its key/value cache."""
+    """Memories by name; each GTrXL is followed by a version without its key/value cache."""
     subjects = []
     for name, (memory, options) in cases.items():
         subjects.append(_whole(name, memory, input_size, options, reproject=False))
@@ -160,7 +160,7 @@ def _whole(
 def sized(
     cases: Mapping[str, tuple[str, dict[str, Any]]], sizes: Mapping[str, Any]
 ) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Cases with sizes of the user's, each given to the memories that have such an option.
+    """Cases with the user's sizes, each given to the memories that have such an option.
 
     Raises:
         UserError: for a size that none of them has.

@@ -1,4 +1,4 @@
-"""What XLA makes of a step and of a chunk: its own count of the program, and how long it takes."""
+"""A step and a chunk as compiled by XLA: XLA's own count of the program, and its run time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from clew.lab.bench.timing import Estimate, estimate
 
 FILLING = 513
-"""Steps that precede a measurement; the longest window that is measured holds 512."""
+"""Steps before a measurement; the longest window that is measured holds 512."""
 
 
 class Compiled(NamedTuple):
@@ -28,7 +28,7 @@ class Compiled(NamedTuple):
 
 
 Call = Callable[[Any, Any, Any, Any], Any]
-"""Of a memory on states, observations and start flags of a batch."""
+"""A call of a memory on states, observations and start flags of a batch."""
 
 
 def step(memory: Any, states: Any, xs: Any, starts: Any) -> Any:
@@ -51,10 +51,10 @@ def compile_call(call: Call, memory: Any, size: int, batch: int, length: int | N
 
     Args:
         call: what to compile.
-        memory: of any kind that has `init_state`.
+        memory: anything with `init_state`.
         size: of an observation.
         batch: environments.
-        length: of a chunk; without it one step, which uses the old states' memory again.
+        length: of a chunk; None for one step, which reuses the old states' memory.
     """
     weights, static = eqx.partition(memory, eqx.is_array)
 
@@ -73,7 +73,7 @@ def compile_call(call: Call, memory: Any, size: int, batch: int, length: int | N
 
 
 def analyse(program: Any, observations: int) -> Compiled:
-    """XLA's cost analysis of a compiled program, divided by the observations that it reads."""
+    """XLA's cost analysis of a compiled program, divided by the number of observations it reads."""
     counted = program.cost_analysis()
     counted = counted[0] if isinstance(counted, Sequence) else counted
     found = {key: counted.get(key, math.nan) for key in ("flops", "bytes accessed")}
@@ -86,9 +86,9 @@ def analyse(program: Any, observations: int) -> Compiled:
 
 
 def calls(memory: Any, program: Any, size: int, batch: int, length: int) -> Callable[[], Any]:
-    """A call of a program of this memory, on observations sampled once, in a running episode.
+    """A call of this memory's program on fixed random observations, in a running episode.
 
-    It is `FILLING` steps old, so that windows are full: a short one costs less.
+    The episode is `FILLING` steps old, so windows are full: a short one costs less.
     """
     weights, _ = eqx.partition(memory, eqx.is_array)
     states = jax.vmap(lambda _: memory.init_state())(jnp.arange(batch))
@@ -100,5 +100,5 @@ def calls(memory: Any, program: Any, size: int, batch: int, length: int) -> Call
 
 
 def microseconds(seconds: Sequence[float], observations: int) -> Estimate:
-    """Microseconds for one observation of one environment."""
+    """Microseconds per observation of one environment."""
     return estimate([1e6 * s / observations for s in seconds])

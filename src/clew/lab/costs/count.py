@@ -1,6 +1,6 @@
-"""What a memory costs: parameters, state and arithmetic, counted and not timed.
+"""The costs of a memory: parameters, state and arithmetic, counted and not timed.
 
-Everything here works on shapes alone, so a model may be given as an abstract value of
+Everything here works on shapes alone: a model may be an abstract value from
 `equinox.filter_eval_shape`, and nothing is computed or allocated.
 """
 
@@ -23,7 +23,7 @@ class StateSize(NamedTuple):
     """The size of the state that a memory carries, for one environment."""
 
     floats: int
-    """floating-point numbers; a complex one is two"""
+    """floating-point numbers; a complex number counts as two"""
     integers: int
     """integers and booleans: counters, flags"""
     bytes: int
@@ -38,7 +38,7 @@ class Arithmetic(NamedTuple):
     elementwise: int
     """in elementwise multiplications that depend on the observation or the state"""
     shared: int
-    """of either kind that depend on parameters alone: computed once per batch of environments"""
+    """of either kind that depend only on parameters: computed once per batch of environments"""
     uncounted: tuple[str, ...]
     """primitives whose work is not visible, for example a compiled kernel; sorted"""
 
@@ -69,18 +69,17 @@ def multiply_adds(
 ) -> Arithmetic:
     """Counts the multiply-adds of one `module.step`, for one environment, from its jaxpr.
 
-    With `length` those of one `module.unroll` over that many observations, of the whole chunk.
+    With `length`, those of one `module.unroll` over a whole chunk of that many observations.
 
-    Counted: for matrix products and convolutions one for every product of two elements; for `mul`
-    and `square` of floating-point numbers one for every element of the result; for
-    `integer_pow` with exponent y, |y| - 1 for every element; four times as many where the result
-    is complex. A `scan` counts its body times its
-    length; a `cond` its most expensive branch; a `while`, whose number of trips no jaxpr knows, one
-    trip: so a model with a dynamic loop has a lower bound. Functions with a custom derivative
-    count as their forward pass. Not counted: additions, divisions, comparisons, reductions,
-    exponentials and other functions, and all integer arithmetic. What depends on the parameters
-    alone, for example projected position codes, is reported as `shared`, because a batch of
-    environments computes it once.
+    Counted are: for matrix products and convolutions one for every product of two elements; for
+    `mul` and `square` of floats one for every element of the result; for `integer_pow` with
+    exponent y, |y| - 1 for every element; four times as many if the result is complex. A `scan`
+    counts its body times its length, a `cond` its most expensive branch, and a `while`, whose
+    number of iterations is not in the jaxpr, one iteration: so a model with a dynamic loop has a
+    lower bound. Functions with a custom derivative count as their forward pass. Not counted are
+    additions, divisions, comparisons, reductions, exponentials and other functions, and all integer
+    arithmetic. Work that depends only on the parameters, for example projected position codes, is
+    reported as `shared`, because a batch of environments computes it once.
 
     One multiply-add is two floating-point operations.
 
@@ -88,7 +87,7 @@ def multiply_adds(
         module: a memory, or an agent; anything with `init_state()` and `step(state, x, start)`.
         input_size: length of the observation; by default `module.input_size`.
         length: of a chunk; by default one step is counted.
-        observation: shape and type of an observation that is no row of numbers, such as a picture.
+        observation: shape and dtype of an observation that is not a vector, such as a picture.
     """
     if observation is None:
         size = module.input_size if input_size is None else input_size
@@ -102,7 +101,7 @@ def multiply_adds(
         module = eqx.combine(weights, static)
         return eqx.filter((module.unroll if lead else module.step)(*inputs), _is_array)
 
-    with without_kernels():  # whose insides no jaxpr shows; they compute the same
+    with without_kernels():  # a jaxpr does not show their insides; XLA computes the same
         closed = jax.make_jaxpr(run)(weights, _state_shape(module), x, start)
     known = len(jax.tree.leaves(weights))
     varying = [index >= known for index in range(len(closed.jaxpr.invars))]
@@ -188,7 +187,7 @@ def _work(equation: Any) -> tuple[int, bool]:
 
 
 def _products(equation: Any) -> tuple[int, bool]:
-    """The same with each product of two elements counted once, whatever their type."""
+    """The same with each product of two elements counted once, whatever its dtype."""
     name, out = equation.primitive.name, equation.outvars[0].aval
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
@@ -209,7 +208,7 @@ def _products(equation: Any) -> tuple[int, bool]:
 
 
 def _scan(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
-    """A scan: its body times its length, the carry varying as soon as any trip makes it vary."""
+    """A scan: its body times its length; the carry varies once any iteration makes it vary."""
     settings = equation.params
     inner, outputs = _fixed_point(settings["jaxpr"].jaxpr, inputs, *scan_parts(equation))
     tally.add(inner, settings["length"])
@@ -217,7 +216,7 @@ def _scan(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
 
 
 def _while(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
-    """A while loop: one trip, since the number of trips is not in the jaxpr."""
+    """A while loop: one iteration, since their number is not in the jaxpr."""
     settings = equation.params
     of_condition, of_body = settings["cond_nconsts"], settings["body_nconsts"]
     start = of_condition + of_body
@@ -235,7 +234,7 @@ def _while(equation: Any, inputs: list[bool], tally: Tally) -> list[bool]:
 def _fixed_point(
     jaxpr: Any, inputs: list[bool], constants: int, carried: int
 ) -> tuple[Tally, list[bool]]:
-    """Walks a loop's body until what varies in its carry no longer grows."""
+    """Walks a loop's body until the varying part of its carry no longer grows."""
     inputs = list(inputs)
     while True:
         tally = walk(jaxpr, inputs)
@@ -268,7 +267,7 @@ def _body(settings: Mapping[str, Any], count: int) -> Any:
 
 
 def is_float(leaf: Any) -> bool:
-    """Whether something is an array, or stands for one, of floating-point numbers."""
+    """Whether something is, or stands for, an array of floating-point numbers."""
     dtype = getattr(leaf, "dtype", None)  # foreign: arrays, their shapes, JAX's avals
     return dtype is not None and jnp.issubdtype(dtype, jnp.inexact)
 

@@ -1,4 +1,4 @@
-"""A window without its cache of keys and values: what the published counts of GTrXL are of."""
+"""A window without its key/value cache, as in the published counts of GTrXL."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from clew.memory.parts.attention import WindowAttention, compact_windows, expand
 
 
 class Reprojecting(AbstractMemory):
-    """A memory whose windows keep their inputs alone, and project all of them at every step.
+    """A memory whose windows store only their inputs, and project all of them at every step.
 
-    The outputs are those of the memory; what differs is the cost: of a step, W K and W V for all
-    window + 1 stored inputs, and of the state, no keys and values.
+    The outputs are those of the memory, but the costs differ: a step computes W K and W V for all
+    window + 1 stored inputs, and the state has no keys and values.
 
     Args:
         memory: one with windows (`transformer`, `transformer_xl`, `gtrxl`, `rezero`), or the
@@ -42,13 +42,13 @@ class Reprojecting(AbstractMemory):
             self.input_size, self.output_size = memory.input_size, memory.output_size
 
     def init_state(self) -> State:
-        """The memory's own, less what is derived from the stored inputs."""
+        """The memory's own state without what is derived from the stored inputs."""
         return compact_windows(self.memory.init_state())
 
     def step(
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
-        """All keys and values again, and then the memory's own step."""
+        """Projects all keys and values again, then takes the memory's own step."""
         full = expand_windows(state, self.memory.init_state())
         after, y = self.memory.step(self.memory.refresh(full), x, start)
         return compact_windows(after), y

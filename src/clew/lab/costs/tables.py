@@ -1,4 +1,4 @@
-"""What memories cost, measured and as a table, and its entries."""
+"""The costs of memories as a table, and its entries."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ def measure_memories(
     plan: CostPlan,
     log: Callable[[str], None],
 ) -> Measured:
-    """What memories cost, by the names that the table shows, as `memories.md` and `costs.json`."""
+    """The costs of memories by their names in the table, as `memories.md` and `costs.json`."""
     # How busy the machine was: processes that wanted a core.
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     machine = device() | {"load_before": load}
@@ -31,7 +31,7 @@ def measure_memories(
 
 
 def memories_table(accounts: Sequence[Account], title: str) -> Table:
-    """One row a memory: sizes and arithmetic, and what was compiled and measured."""
+    """One row per memory: sizes and arithmetic, and the compiled and measured costs."""
     columns = ["", "parameters", "state floats", "state bytes", "multiply-adds", "per batch"]
     compiled = any(a.compiled_step for a in accounts)
     measured = any(a.acting for a in accounts)

@@ -1,6 +1,6 @@
-"""Runs studies: grids of small trainings, resumed where they stopped, one row a training.
+"""Runs studies: grids of small trainings, resumed where they stopped, one row per training.
 
-The names below are imported when they are first used, so that a worker starts quickly.
+The names below are imported on first use, so that a worker starts quickly.
 """
 
 import importlib

@@ -1,9 +1,9 @@
-"""What a worker does: a job in, the rows of its cells out.
+"""The work of a worker: a job in, the rows of its cells out.
 
-A pack of cells is trained as the lanes of one run and measured at once. A cell of a resumable study
-is a run of its own, with a folder like that of `clew train`. A job and its rows are JSON values and
-`run_job` is a function of them, so that any process anywhere can do the work. A worker that died,
-or is started again with the same job, resumes from the newest checkpoint.
+A pack of cells is trained as the lanes of one run and measured together. A cell of a resumable
+study is a separate run, with a folder like that of `clew train`. A job and its rows are JSON values
+and `run_job` is a function of them, so any process anywhere can do the work. A worker that is
+started again with the same job, for example after it died, resumes from the newest checkpoint.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ Share = Callable[[float], None]
 """Called with the fraction of the training that is complete, from time to time."""
 
 RUNS, PACKS = "runs", "packs"
-"""Folders of a study's folder: the runs of a resumable study's cells, and the checkpoints of packs
-that are being trained."""
+"""Subfolders of a study's folder: the runs of a resumable study's cells, and the checkpoints of
+packs in training."""
 
 
 class Timed(NamedTuple):
@@ -58,11 +58,11 @@ class Timed(NamedTuple):
 
 
 def make_job(study: Study, pack: Pack, path: Path | None) -> Job:
-    """Everything that a worker must know of a pack, as JSON values.
+    """Everything that a worker needs to know about a pack, as JSON values.
 
     Args:
-        study: whose cells.
-        pack: of the study; one cell if it is resumable.
+        study: the pack's study.
+        pack: of the study; one cell if the study is resumable.
         path: the study's folder; None saves nothing while a pack is trained.
     """
     common = {
@@ -95,19 +95,19 @@ def _pack_job(study: Study, pack: Pack, path: Path | None) -> Job:
 
 
 def checkpoints_of(study: Study, pack: Pack, path: Path) -> list[Path]:
-    """The checkpoints in a study's folder from which a pack goes on, oldest first; none if it
-    begins anew."""
+    """The checkpoints in a study's folder from which a pack continues, oldest first; none if it
+    starts from scratch."""
     own = path / RUNS / run_name(pack.cells[0]) / folder.CHECKPOINTS
     return checkpoint.list_checkpoints(own if study.resumable else _pack_folder(study, pack, path))
 
 
 def _pack_folder(study: Study, pack: Pack, path: Path) -> Path:
-    """Where the checkpoints of a pack go: the same for the same pack of a study, resumed."""
+    """The folder of a pack's checkpoints: the same for the same pack of a resumed study."""
     digests = [study.digest(pack.model, setting) for setting in pack.settings]
     stem = folder.slug(pack.model)
     others = [form for name, form in study.settings.items() if name not in pack.settings]
     alike = any(study.settings[name] in others for name in pack.settings)
-    # Only where they tell packs apart, so that studies which were stopped before find theirs.
+    # Only where they distinguish packs, so that studies stopped earlier find theirs.
     names = [pack.model, *pack.settings] if alike or stem != pack.model else []
     identity = json.dumps([digests, list(pack.seeds), *names])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
@@ -143,7 +143,7 @@ def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
         progress: called with the fraction of the training that is complete.
 
     Returns:
-        One row a cell, setting by setting and seed by seed; see `docs/studies.md`.
+        One row per cell, setting by setting and seed by seed; see `docs/studies.md`.
 
     Raises:
         UserError: for impossible settings, or a run that was started with others.
@@ -156,7 +156,7 @@ def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
 
 
 def _sources(job: Job) -> list[dict[str, str]]:
-    """For each of a job's settings, what its code of one's own is, as it is imported here."""
+    """For each of a job's settings, the hashes of the user's code, as imported here."""
     configs = map(config_from_json, job["configs"] if "configs" in job else [job["run"]])
     files = [own_files(config, job["memories"], job["tasks"]) for config in configs]
     return [{name: imported_hash(file) for name, file in own.items()} for own in files]
@@ -167,7 +167,7 @@ class _Shares(Progress):
 
     Args:
         progress: called with the fraction that is complete.
-        every: environment steps between two reports; others are passed over.
+        every: environment steps between two reports; others are skipped.
     """
 
     def __init__(self, progress: Share, every: int = 1):
@@ -212,7 +212,7 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
             played = evaluate_lanes(parts, runner.state, lanes, Evaluation(**job["evaluation"]))
         except Exception as error:
             if len(lanes) > 1 or isinstance(error, TrainingDiverged):
-                _remove(checkpoints)  # nobody resumes them: its cells are tried one by one
+                _remove(checkpoints)  # never resumed: its cells are tried one by one
             raise
     timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
     _remove(checkpoints)
@@ -241,7 +241,7 @@ def lanes_of(job: Job) -> list[Lane]:
 def _pack_rows(
     job: Job, lanes: Sequence[Lane], curves: Sequence[Curve], played: Sequence[Played], timed: Timed
 ) -> list[Row]:
-    """The rows of a pack's cells, each with its part of the time."""
+    """The rows of a pack's cells, each with its share of the time."""
     count = len(job["seeds"])
     agents = [agent_of(lane.config) for lane in lanes[::count]]
     steps = sum(lane.config.steps for lane in lanes)
@@ -263,7 +263,7 @@ def _pack_rows(
 
 
 class BuiltAgent(NamedTuple):
-    """What an agent is found to be when it is built, without computing anything."""
+    """Facts about an agent from building it, without computing anything."""
 
     parameters: int
     kernels: str
@@ -280,7 +280,7 @@ def agent_of(config: TrainConfig) -> BuiltAgent:
 def _run_cell(job: Job, progress: Share) -> list[Row]:
     """Trains a cell to its end and measures it.
 
-    The last checkpoint of its run is kept, for more steps and for `clew inspect`.
+    The last checkpoint of its run is kept, for further steps and for `clew inspect`.
     """
     config = config_from_json(job["run"])
     require_choice("score", job["score"], make_task(config).metric_names)
@@ -326,7 +326,7 @@ def learning_curve(rows: list[Row], names: tuple[str, ...], bins: int) -> Curve:
     Args:
         rows: of the run's metrics.jsonl, of one seed.
         names: the metrics of episodes.
-        bins: how many at most; a bin without a row is left out.
+        bins: maximum number; a bin without a row is left out.
 
     Returns:
         "steps" at the end of each bin, "episodes" that ended in it, and the mean of each metric
@@ -350,7 +350,7 @@ def _pooled(rows: list[Row], names: tuple[str, ...]) -> Row:
 
 
 def _identity(job: Job, index: int, config: TrainConfig, kernels: str) -> Row:
-    """What every row says of its cell: which one, how long it was trained, made with what."""
+    """Identifies a row's cell: which one, how long it was trained, with which software."""
     sources = job[SOURCES][index]
     return {
         "format": FORMAT,
@@ -367,7 +367,7 @@ def _identity(job: Job, index: int, config: TrainConfig, kernels: str) -> Row:
 
 
 def _measured(job: Job, played: Played | None) -> Row:
-    """What every row says of its evaluation; None where nothing was played."""
+    """The evaluation entries of a row; None where nothing was played."""
     evaluation = {key: job["evaluation"][key] for key in ("greedy", "stream", "seed")}
     if played is None:
         none: Row = {"mean": None, "standard_error": None, "episodes": 0}
@@ -387,7 +387,7 @@ def _means(played: Played) -> dict[str, float]:
 
 
 def provenance(kernels: str) -> Row:
-    """What a row was made with: the same in every worker, whatever it has run before."""
+    """The provenance of a row: the same in every worker, whatever it has run before."""
     versions, commit = _machine()
     versions = {name: version for name, version in versions.items() if name != "kernels"}
     return {"versions": versions | ({"kernels": kernels} if kernels else {}), "git_commit": commit}

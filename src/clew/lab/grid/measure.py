@@ -1,4 +1,4 @@
-"""What the agents of a study do after training: lanes of a pack, and the run of a cell."""
+"""Evaluation of a study's agents after training: lanes of a pack, and the run of a cell."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ from clew.run.updates import RunState
 Played = dict[str, np.ndarray]
 """Name of a metric to its value in every episode."""
 BATCH = 128
-"""Most episodes that a lane plays side by side."""
+"""The maximum number of episodes that a lane plays in parallel."""
 
 
 @runtime_checkable
 class FixedStream(Protocol):
-    """A task whose episodes have numbers."""
+    """A task with numbered episodes."""
 
     def reset_at(self, episode: Array) -> tuple[Any, Array]:
         """Opens an episode by its number."""
@@ -41,14 +41,14 @@ class FixedStream(Protocol):
 
 
 def require_fixed_stream(task: Task) -> FixedStream:
-    """The task's environment, whose episodes have numbers; nothing is computed.
+    """The task's environment, whose episodes are numbered; nothing is computed.
 
     Raises:
-        UserError: if they have none, or this form of the task has no fixed stream.
+        UserError: if they are not numbered, or this form of the task has no fixed stream.
     """
     env = task.require_stream().env
     if not isinstance(env, FixedStream):
-        raise UserError(f"{task.name} has no fixed stream; set evaluation.stream off")
+        raise UserError(f"{task.name} has no fixed stream; turn evaluation.stream off")
     jax.eval_shape(env.reset_at, jax.ShapeDtypeStruct((), jnp.int32))
     return env
 
@@ -88,7 +88,7 @@ def evaluate_lanes(
 
 
 def _finite(played: Played, which: str) -> Played:
-    """What was played, if a row can have it.
+    """The results, if a row can hold them.
 
     Raises:
         UserError: for a metric that is not finite.
@@ -129,14 +129,15 @@ def _reset_at(parts: Parts, size: Array) -> Any:
 def measure_run(
     path: Path, config: TrainConfig, job: Mapping[str, Any]
 ) -> tuple[Played | None, dict[str, Played] | None]:
-    """Episodes of the trained agent at home, and elsewhere unless it fails at home already.
+    """Episodes of the trained agent in its setting, and in further ones unless it fails there.
 
     Returns:
-        What was played at home, None if nothing was to be; and elsewhere, by name.
+        The results in its own setting, None if it was not to be measured; and in further ones, by
+        name.
 
     Raises:
-        UserError: if an episode does not end or is not finite, or elsewhere looks otherwise than
-            home.
+        UserError: if an episode does not end or is not finite, or a further setting has other
+            observations.
     """
     evaluation = Evaluation(**job["evaluation"])
     if not evaluation.episodes:

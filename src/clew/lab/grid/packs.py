@@ -1,4 +1,4 @@
-"""How a study's cells are put together into programs: few to compile, none too long to lose."""
+"""Groups a study's cells into programs: few to compile, none too long to lose."""
 
 import itertools
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from clew.lab.grid.study import Cell, Study
 
 SEEDS_PER_PROGRAM = 10
-"""Most seeds of a pack; more are dealt evenly to several packs."""
+"""Maximum seeds of a pack; more are distributed evenly over several packs."""
 LANES_PER_PROGRAM = 60
-"""Most cells of a pack."""
+"""Maximum cells of a pack."""
 
 
 class Pack(NamedTuple):
@@ -34,7 +34,7 @@ class Pack(NamedTuple):
 def make_packs(study: Study, finished: Iterable[Cell] = ()) -> list[Pack]:
     """The packs that remain to be run, without the finished cells.
 
-    The longest comes first; if the study is resumable, they are in the order of its seeds.
+    The longest comes first; in a resumable study they are in the order of its seeds.
     """
     ended = set(finished)
     if study.resumable:
@@ -78,7 +78,7 @@ def _varied_packs(study: Study, ended: set[Cell]) -> list[Pack]:
 
 
 def split(pack: Pack) -> list[Pack]:
-    """A pack that failed in smaller ones: by settings if it has several, else by seeds."""
+    """Splits a failed pack into smaller ones: by settings if it has several, otherwise by seeds."""
     if len(pack.settings) > 1:
         return [pack._replace(settings=(setting,)) for setting in pack.settings]
     return [pack._replace(seeds=(seed,)) for seed in pack.seeds]
@@ -91,14 +91,15 @@ def pack_steps(study: Study, pack: Pack) -> int:
 
 
 def pack_cost(study: Study, pack: Pack) -> float:
-    """Weighted environment steps of a pack, in no unit in particular."""
+    """Weighted environment steps of a pack, in an arbitrary unit."""
     return study.weights.get(pack.model, 1.0) * pack_steps(study, pack)
 
 
 def _together(study: Study, model: str, setting: str) -> tuple[str, ...]:
-    """What a setting has in common with those that it can share a program with."""
+    """The common properties of settings that can share a program."""
     task, agent = study.settings[setting], study.models[model]
-    # Observations of several sizes need an agent whose first product alone knows their size.
+    # Observations of several sizes need an agent in which only the first product depends on the
+    # size.
     first_alone = agent.network.encoder == "mlp" or agent.memory == "none"
     by_episodes = (
         study.episodes is not None and agent.learner.gathering.whole_episodes and task.decisions

@@ -13,10 +13,10 @@ from clew.run.progress import format_seconds
 
 
 class Standing(NamedTuple):
-    """Where a study stands."""
+    """The standing of a study."""
 
     finished: int
-    """Cells with a result, earlier sessions included."""
+    """Cells with a result, including those of earlier sessions."""
     total: int
     """Cells of the study."""
     failed: int
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
 
 
 class StudyProgress(Protocol):
-    """A listener of a study. Every method is called on the thread that runs it."""
+    """A listener of a study. Every method is called on the thread that runs the study."""
 
     def start(self, path: Path, study: Study, standing: Standing) -> None:
         """The study's folder and its standing, before anything else."""
@@ -43,10 +43,10 @@ class StudyProgress(Protocol):
         """About once a second."""
 
     def message(self, text: str) -> None:
-        """Something that the user should read."""
+        """A message for the user."""
 
     def close(self) -> None:
-        """Nothing more will come, whether the study ended well or not."""
+        """Called at the end, whether the study succeeded or not."""
 
 
 class QuietStudy(StudyProgress):
@@ -54,11 +54,11 @@ class QuietStudy(StudyProgress):
 
 
 class StudyLines(StudyProgress):
-    """A line on standard error now and then, on a terminal or not.
+    """Prints a line to standard error from time to time, on a terminal or not.
 
     Args:
-        every: least seconds between two lines.
-        stream: where to, standard error by default.
+        every: minimum seconds between two lines.
+        stream: where to print; standard error by default.
     """
 
     def __init__(self, every: float = 30.0, stream: TextIO | None = None):
@@ -91,7 +91,7 @@ class StudyLines(StudyProgress):
 
 
 def format_standing(standing: Standing) -> str:
-    """One line: runs, failures, rate and time left; what is done while there is no rate yet."""
+    """One line: runs, failures, rate and time left; the current activity while there is no rate."""
     words = [f"{standing.finished}/{standing.total} runs"]
     if standing.failed:
         words.append(f"{standing.failed} failed")

@@ -1,4 +1,4 @@
-"""Workers on a running Ray cluster: one task a pack, one CPU a task."""
+"""Workers on a running Ray cluster: one task per pack, one CPU per task."""
 
 import contextlib
 import itertools
@@ -26,15 +26,15 @@ class _Task:
 
 
 class RayWorkers(Workers):
-    """The CPUs of a Ray cluster, each for one pack at a time with one thread of computation.
+    """The CPUs of a Ray cluster, each for one pack at a time with one compute thread.
 
-    Ray retries nothing: the study decides what becomes of a pack whose process or node has died.
+    Ray retries nothing: the study decides what to do with a pack whose process or node has died.
     `size` follows nodes that join or leave.
 
     Args:
         address: as `clew.run.cluster.join` takes it.
-        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.jobs`'s
-            `run_job`.
+        work: the function from a job to rows, "package.module:function", such as
+            `clew.lab.grid.jobs`'s `run_job`.
 
     Raises:
         UserError: if Ray is not installed, or no cluster answers at the address.
@@ -69,7 +69,7 @@ class RayWorkers(Workers):
         tasks = {task.key: task for task in self._running.values()}
         while self._reports:
             key, (worker, share) = self._reports.popitem()
-            if key in tasks:  # else it ended before this was read
+            if key in tasks:  # otherwise it ended before this was read
                 tasks[key].worker = worker
                 return Event("progress", tasks[key].pack, worker, share=share)
         with _answering():
@@ -106,7 +106,7 @@ class RayWorkers(Workers):
         return Event(pack=task.pack, worker=task.worker, **message)
 
     def _read(self, timeout: float) -> None:
-        """Reads the progress of all tasks, and asks it again."""
+        """Reads the progress of all tasks, and requests it again."""
         try:
             self._reports |= self._ray.get(self._reading)
         except self._ray.exceptions.RayError:
@@ -115,7 +115,7 @@ class RayWorkers(Workers):
         self._count()
 
     def _count(self) -> None:
-        """Counts the CPUs; without any, one pack waits in the cluster until there are."""
+        """Counts the CPUs; if there are none, one pack waits in the cluster until there are."""
         self.size = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
 
 
@@ -125,6 +125,6 @@ def _answering() -> Iterator[None]:
         yield
     except ConnectionError as error:
         raise UserError(
-            f"the connection to the Ray cluster is lost ({error}); finished runs are saved, start "
-            "the same again when there is a cluster"
+            f"the connection to the Ray cluster is lost ({error}); finished runs are saved; run "
+            "the same command again when there is a cluster"
         ) from error

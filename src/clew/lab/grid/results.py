@@ -25,7 +25,7 @@ _FAILED: Kinds = {"model": str, "settings": list, "seeds": list}
 def read_results(path: str | Path) -> list[Row]:
     """The rows of a study, in the order in which they were finished; nothing is changed.
 
-    A last line that a kill cut short is left out. A row that is damaged is left out with a
+    A last line that a kill cut short is skipped. A damaged row is skipped with a
     `DamagedRowWarning` that names it.
 
     Args:
@@ -38,7 +38,7 @@ def read_results(path: str | Path) -> list[Row]:
 
 
 def mean_at_end(row: Row, metric: str, steps: float) -> float | None:
-    """The mean over the episodes of the last steps of a row's curve; None if none ended there."""
+    """The mean over the episodes in the last steps of a row's curve; None if none ended there."""
     curve = row["curve"]
     begin = curve["steps"][-1] - steps
     points = zip(curve["steps"], curve[metric], curve["episodes"], strict=True)
@@ -46,19 +46,19 @@ def mean_at_end(row: Row, metric: str, steps: float) -> float | None:
 
 
 def cell_of(row: Row) -> Cell:
-    """The cell that a row is of."""
+    """The cell of a row."""
     return Cell(row["model"], row["setting"], row["seed"])
 
 
 def refuse_other_study(study: Study, path: Path) -> None:
-    """Refuses a folder whose study.json is of a study with another name.
+    """Refuses a folder whose study.json belongs to a study with another name.
 
     Raises:
         UserError: naming both.
     """
     try:
         name = read_json(path / STUDY).get("name", study.name)
-    except UserError:  # there is none, or none that can be read
+    except UserError:  # it is missing, or cannot be read
         return
     if name != study.name:
         raise UserError(
@@ -68,16 +68,16 @@ def refuse_other_study(study: Study, path: Path) -> None:
 
 
 def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
-    """The study's cells that have a row already.
+    """The study's cells that already have a row.
 
     Args:
-        study: what is to be run.
-        rows: of its folder; those of cells that the study does not have are ignored.
+        study: the study to run.
+        rows: of its folder; rows of other cells are ignored.
         path: of the folder, for the message.
 
     Raises:
-        UserError: if a row was made with other settings, so that it would be something else
-            beside the new ones; or does not say what it is of.
+        UserError: if a row was made with other settings, so that it could not be compared with the
+            new ones, or does not name its cell.
     """
     wanted, found = set(study.cells()), set()
     known: Kinds = {"digest": str} | ({"steps": int} if study.resumable else {})
@@ -106,12 +106,12 @@ def _require(row: Row, kinds: Kinds, path: Path) -> None:
         lines = json_lines.read(path / RESULTS)
         number = next((line.number for line in lines if line.row == row), 0)
         raise UserError(
-            f"{path / RESULTS}: line {number} is no row of a study, {reason}; mend or remove it"
+            f"{path / RESULTS}: line {number} is not a row of a study, {reason}; fix or remove it"
         )
 
 
 def of_budget(study: Study, row: Row) -> bool:
-    """Whether a row is of the study's budget; only a resumable study may have others in it."""
+    """Whether a row has the study's budget; only a resumable study may have rows of others."""
     if not study.resumable:
         return True
     config = study.config(row["model"], row["setting"])
@@ -119,7 +119,7 @@ def of_budget(study: Study, row: Row) -> bool:
 
 
 def rows_of(study: Study, rows: Sequence[Row]) -> list[Row]:
-    """The study's rows in its own order; a cell's first row if there were two."""
+    """The study's rows in its own order; the first row of a cell that has two."""
     wanted = set(study.cells())
     mine = [row for row in reversed(rows) if cell_of(row) in wanted]
     found = {cell_of(row): row for row in mine if of_budget(study, row)}
@@ -147,9 +147,9 @@ def record_failure(path: Path, pack: Pack, error: str, attempts: int) -> list[st
 
 
 def failed_cells(path: Path) -> list[Cell]:
-    """What the folder's failures.jsonl names, in order; some may have been trained since.
+    """The cells in the folder's failures.jsonl, in order; some may have been trained since.
 
-    A row that does not say what failed is left out with a `DamagedRowWarning` that names it.
+    A row that does not say what failed is skipped with a `DamagedRowWarning` that names it.
     """
     packs = [line.row for line in json_lines.read(path / FAILURES, _FAILED)]
     cells = (Cell(p["model"], *pair) for p in packs for pair in product(p["settings"], p["seeds"]))
@@ -157,7 +157,7 @@ def failed_cells(path: Path) -> list[Cell]:
 
 
 def write_study(path: Path, study: Study) -> None:
-    """Writes study.json: what the newest command asked for, in full, with versions and commit."""
+    """Writes study.json: everything that the latest command asked for, with versions and commit."""
     values = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
     values["models"] = {name: config.to_json() for name, config in study.models.items()}
     values["settings"] = {name: dataclasses.asdict(s) for name, s in study.settings.items()}

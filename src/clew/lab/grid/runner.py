@@ -1,4 +1,4 @@
-"""A study from its data to its rows: finished cells stay, the others are handed to workers."""
+"""Runs a study: finished cells stay, the others are given to workers."""
 
 import os
 import time
@@ -28,9 +28,9 @@ from clew.run.runner import stop_signals
 from clew.run.start import read_shared_start
 
 ATTEMPTS = 2
-"""How often a pack whose worker dies is started."""
+"""How often a pack is started if its worker dies."""
 REPORT_SECONDS = 1.0
-"""Least time between two reports to the listener."""
+"""Minimum time between two reports to the listener."""
 
 
 class Failure(NamedTuple):
@@ -48,7 +48,7 @@ class StudyResult(NamedTuple):
     rows: list[Row]
     """One row for every finished cell of the study, in the order of `Study.cells`."""
     failures: list[Failure]
-    """Packs that failed; running the study again tries them again."""
+    """Packs that failed; running the study again retries them."""
 
 
 class StudyInterrupted(KeyboardInterrupt):
@@ -63,9 +63,9 @@ class _Session:
     path: Path
     file: RowFile
     rows: list[Row]
-    """Those of the file."""
+    """The rows of the file."""
     queue: list[Pack]
-    """Packs that wait, longest first."""
+    """Waiting packs, longest first."""
     finished: Counter[str]
     """Cells by model."""
     saves: bool = True
@@ -74,10 +74,10 @@ class _Session:
     shares: dict[Pack, float] = field(default_factory=dict)
     """Packs that are running, and the fraction of their training that is complete."""
     bases: dict[Pack, float] = field(default_factory=dict)
-    """The fraction of a saved one that was complete when this session began it."""
+    """The fraction of a saved pack that was complete when this session started it."""
     failures: list[Failure] = field(default_factory=list)
     cost: float = 0.0
-    """Of the packs finished in this session."""
+    """Cost of the packs finished in this session."""
     steps: float = 0.0
     began: float = field(default_factory=time.monotonic)
 
@@ -95,30 +95,30 @@ def run_study(
     """Runs the cells of a study that have no result yet.
 
     Args:
-        study: what to run.
+        study: the study to run.
         run_dir: the study's folder; created, or resumed if it exists.
-        workers: number of processes, by default one for every core, or one if each takes the whole
+        workers: number of processes, by default one per core, or one if each uses the whole
             machine; or any other `Workers`.
-        keep_workers: leave such workers open, for another study.
-        trust: consent to import the code that the runs of the models' `start_from` name; it is
+        keep_workers: leave given `Workers` open, for another study.
+        trust: consent to import the code named by the runs in the models' `start_from`; it is
             remembered, see `clew.run.trust`.
         progress: the listener; by default lines on standard error.
         how_to_go_on: the command that resumes it, for the message when it is stopped.
 
     Raises:
-        UserError: for impossible settings, a folder in use or with other settings' results, a
+        UserError: for impossible settings, a folder in use or with results of other settings, or a
             full disk. A cell that fails does not raise; the result lists it.
         StudyInterrupted: after Ctrl-C or SIGTERM, with every finished cell saved.
     """
     if os.environ.get(ACTIVE):
         raise UserError(
-            "a study was begun while a worker imported this script; put the call under "
+            "a study was started while a worker imported this script; put the call under "
             "if __name__ == '__main__':"
         )
     given = Path(run_dir)
     path = given.absolute()
     check_study(study)
-    # Building an environment of somebody else's may have changed the current folder.
+    # Building a third-party environment may have changed the current folder.
     path = given if given.absolute() == path else path
     make_folder(path)
     listener = progress or StudyLines()
@@ -148,7 +148,7 @@ def check_study(study: Study) -> None:
     Every setting's task is built, and every model on the first setting.
 
     Raises:
-        UserError: naming model or setting, and what is wrong with it.
+        UserError: naming the model or setting, and what is wrong with it.
     """
     _require_folders(study)
     first, seeds = next(iter(study.settings)), study.seeds[: 1 if study.resumable else None]
@@ -173,7 +173,7 @@ def check_study(study: Study) -> None:
 
 
 def _require_folders(study: Study) -> None:
-    """Refuses a resumable study two of whose runs would have one folder, or one of them none."""
+    """Refuses a resumable study in which two runs would share a folder, or one would have none."""
     cells: dict[str, Cell] = {}
     for cell in study.cells() if study.resumable else []:
         name = run_name(cell)
@@ -199,7 +199,7 @@ def _open(study: Study, path: Path, file: RowFile) -> _Session:
 
 
 def _read_starts(session: _Session, trust: bool) -> None:
-    """Reads the runs that models are to start from: workers would find a mistake in every pack."""
+    """Reads the runs to start from, so that a mistake is found once and not by every worker."""
     study = session.study
     fresh = [p for p in session.queue if not checkpoints_of(study, p, session.path)]
     with registered(study.memories, study.tasks):
@@ -241,7 +241,7 @@ def _work(
 
 
 def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
-    """Updates the session by an event."""
+    """Updates the session with an event."""
     pack = event.pack
     if event.kind == "progress":
         session.shares[pack] = event.share
@@ -258,7 +258,7 @@ def _take(session: _Session, event: Event, listener: StudyProgress) -> None:
         session.cost += made * pack_cost(session.study, pack)
         session.steps += made * pack_steps(session.study, pack)
         return
-    # What cannot even begin with several seeds cannot with any of them alone.
+    # What cannot even start with several seeds cannot start with one of them.
     may_spare_seeds = len(pack.seeds) > 1 and (event.begun or event.kind == "died")
     session.attempts[pack] += 1
     attempts = session.attempts[pack]

@@ -1,4 +1,4 @@
-"""The code of one's own in a study by what is in its files, which no digest names."""
+"""Hashes of the user's code in a study, which no digest includes."""
 
 import hashlib
 import inspect
@@ -15,7 +15,7 @@ from clew.run.config import TrainConfig
 from clew.run.json_lines import Row
 
 SOURCES = "sources"
-"""Of a row: a hash of the file of each memory, task, learner, encoder and schedule of one's own, by
+"""Key of a row's file hashes: of each memory, task, learner, encoder and schedule of the user's, by
 reference."""
 _LIBRARY = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def own_files(
     """The file of each memory, task, learner, encoder and schedule that is not the library's own.
 
     Returns:
-        Files by "package.module:name"; without those that have none.
+        Files by "package.module:name"; references without a file are left out.
     """
     named = [memories.get(config.memory, config.memory), tasks.get(config.env, config.env)]
     named += [name for name, _ in config.own_parts if name not in config.loggers]
@@ -51,20 +51,20 @@ def _file_of(reference: str) -> Path | None:
 
 
 def hash_of(file: Path) -> str:
-    """Twelve hexadecimal digits that name what is in a file."""
+    """Twelve hexadecimal digits that identify the contents of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
 
 
 imported_hash = lru_cache(maxsize=None)(hash_of)
-"""The same when a worker first asked, which is when it imported the file."""
+"""The hash at a worker's first call, which is when it imports the file."""
 
 
 def changed_code(study: Study, rows: list[Row], path: Path) -> list[str]:
     """A line for the user if code has changed since some of the study's rows were made.
 
     Args:
-        study: that goes on with them.
-        rows: of its folder; those that do not say what they were made with are as good as any.
+        study: that continues from the rows.
+        rows: of its folder; those without hashes are accepted.
         path: of the folder, for the message.
     """
     now: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}

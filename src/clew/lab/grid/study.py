@@ -23,7 +23,7 @@ from clew.run.config import BOOKKEEPING, TrainConfig, keep_python_numbers, requi
 
 
 class Expected(NamedTuple):
-    """What a published table says of one model in one setting."""
+    """The published result of one model in one setting."""
 
     mean: float
     std: float
@@ -39,27 +39,27 @@ class Setting:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the task."""
     decisions: int | None = None
-    """Steps of an episode, where all have as many. Agents that learn by whole episodes then take
-    it as their rollout_length, and a budget may be given in episodes."""
+    """Steps of an episode, if all have the same number. Agents that learn by whole episodes then
+    use it as their rollout_length, and a budget may be given in episodes."""
     floors: Mapping[str, float] = field(default_factory=dict)
-    """What policies earn that do not do what the task asks, by name, for example "memoryless"."""
+    """Scores of policies that do not do what the task asks, by name, for example "memoryless"."""
     mix: str = ""
-    """A task that plays several of these settings at once, "package.module:Class" called with
-    `env` and the list of their `options`; or none."""
+    """A task that plays several of these settings at once, "package.module:Class", called with
+    `env` and the list of their `options`; empty for none."""
     together: str = ""
-    """Settings with the same word here, and the same `mix`, are trained in one program."""
+    """Settings with the same word here and the same `mix` are trained in one program."""
     learning: Mapping[str, float] = field(default_factory=dict)
-    """Rates and costs of the learner in place of the models' own, by name. Settings of one task
-    that differ in nothing else are trained in one program, with these as numbers of it; in a study
-    that is `resumable` each is trained alone."""
+    """Float settings of the learner that replace the models' own, by name. Settings of one task
+    that differ in nothing else are trained in one program, with these as its inputs; in a
+    `resumable` study each is trained alone."""
     further: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Other options of the task, by name, on which every agent that was trained here is measured
-    as well; in a study that is `resumable`."""
+    """Other options of the task, by name, on which every agent trained here is evaluated too; in a
+    `resumable` study."""
     further_needs: str = ""
-    """A metric whose mean must be at least a half here for `further` to be played at all: with
-    "junction" agents that do not even get there are not played further."""
+    """A metric whose mean must be at least a half here for `further` to be played: with "junction",
+    agents that do not even reach the junction are not evaluated further."""
     perfect: float = 1.0
-    """The best possible score; reports normalise to it and to the floors."""
+    """The best possible score; reports normalise by it and the floors."""
 
     def __post_init__(self) -> None:
         keep_python_numbers(self)
@@ -86,15 +86,15 @@ class Evaluation:
     """
 
     episodes: int = 1000
-    """Episodes of every agent. A resumable study may have 0: then a result is the mean over the
-    last of training."""
+    """Episodes of every agent. A resumable study may have 0: a result is then the mean at the end
+    of training."""
     greedy: bool = False
     """Take the greedy action, instead of sampling from the policy."""
     stream: bool = False
-    """Play the first episodes of the task's fixed stream (`env.reset_at(n)`), not fresh ones; in a
-    study that is not `resumable`."""
+    """Play the first episodes of the task's fixed stream (`env.reset_at(n)`) instead of new ones;
+    in a study that is not `resumable`."""
     seed: int = 0
-    """Of fresh episodes and sampled actions; every agent's own seed goes in as well."""
+    """Seed of new episodes and sampled actions; combined with every agent's own seed."""
     max_steps: int = 100_000
     """Give up after this many steps of one episode."""
 
@@ -106,7 +106,7 @@ class Evaluation:
 
 
 class Cell(NamedTuple):
-    """One training: the smallest thing that is finished or not."""
+    """One training: the smallest unit of a study's progress."""
 
     model: str
     setting: str
@@ -115,21 +115,21 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """A grid of trainings and what is expected of them.
+    """A grid of trainings and their expected results.
 
-    Every model is trained in every setting with every seed. A model's task, steps and seeds are
-    not its own: they come from the setting, the budget and the study.
+    Every model is trained in every setting with every seed. A model's task, steps and seeds come
+    from the setting, the budget and the study, not from the model.
 
     Raises:
         UserError: for an impossible or contradictory value.
     """
 
     name: str
-    """What it is called; goes into the record."""
+    """Its name, which is recorded."""
     models: Mapping[str, TrainConfig]
-    """Name of each model to its settings."""
+    """The settings of each model by name."""
     settings: Mapping[str, Setting]
-    """Name of each form of the task."""
+    """The forms of the task by name."""
     seeds: Sequence[int] = (0, 1, 2)
     """Seeds of every model in every setting; any different numbers from 0."""
     episodes: int | None = None
@@ -139,7 +139,7 @@ class Study:
     evaluation: Evaluation = field(default_factory=Evaluation)
     """How a trained agent is measured."""
     score: str = "return"
-    """The metric of episodes that a result is, for example "return" or "success"."""
+    """The episode metric that is the result, for example "return" or "success"."""
     expected: Mapping[tuple[str, str], Expected] = field(default_factory=dict)
     """Published numbers by (model, setting)."""
     memories: Mapping[str, str] = field(default_factory=dict)
@@ -147,23 +147,23 @@ class Study:
     tasks: Mapping[str, str] = field(default_factory=dict)
     """Tasks of your own, name to "package.module:Class", for use in `settings`."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Rough cost of a step by model, 1 unless given: for the order of work and the time left."""
+    """Rough cost of a step by model, 1 by default: for the order of work and the time left."""
     curve_bins: int = 100
-    """Points of a learning curve, at most."""
+    """Maximum number of points of a learning curve."""
     resumable: bool = False
-    """Train every cell as a run of its own (`clew.train`) in the study's folder, one at a time on
-    a core: for trainings of many minutes. A kill loses no more than a checkpoint's interval, a
-    larger budget of `steps` continues where the smaller one ended, and cells are begun seed by
-    seed, so that the results at any time are balanced."""
+    """Train every cell as a separate run (`clew.train`) in the study's folder, one at a time on a
+    core: for trainings of many minutes. A kill loses at most a checkpoint interval, a larger budget
+    of `steps` continues where the smaller one ended, and cells are started seed by seed, so that
+    the results are balanced at any time."""
     whole_machine: bool = False
-    """Give every training all cores and what accelerator there is, one training at a time unless
-    `--workers` says otherwise: for runs with processes of their own. Needs `resumable`."""
+    """Give every training all cores and any accelerator, one training at a time unless `--workers`
+    says otherwise: for runs with their own processes. Needs `resumable`."""
     last_steps: int = 100_000
-    """Of a resumable study: a row has the means over the episodes of this many steps at the end of
+    """In a resumable study, a row has the means over the episodes in this many steps at the end of
     training."""
     fit_windows: bool = False
-    """Give memories with an option `window` no wider one than an episode of the setting has use
-    for: they compute the same from less. Needs the settings' `decisions`."""
+    """Limit the option `window` of memories to the length of the setting's episodes: they compute
+    the same at a lower cost. Needs the settings' `decisions`."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -190,10 +190,10 @@ class Study:
         self._check_names()
 
     def _check_kinds(self) -> None:
-        """Refuses fields of another type, before anything is read from them."""
+        """Refuses fields of a wrong type, before anything is read from them."""
         require_types(self)
         if not self.name.strip("./ "):
-            raise UserError(f"name of a study must be one for a folder, got {self.name!r}")
+            raise UserError(f"name of a study must be valid for a folder, got {self.name!r}")
         for name in ("models", "settings", "memories", "tasks", "weights"):
             _require_names(name, getattr(self, name))
         for group, kind in (
@@ -216,7 +216,7 @@ class Study:
             raise UserError(f"seeds must be integers as a tuple, got {one_line(self.seeds)}")
 
     def _check_names(self) -> None:
-        """Refuses names in one field that another one does not have."""
+        """Refuses names in one field that are missing in another."""
         for pair in self.expected:
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise UserError(f"expected must be by (model, setting), got {one_line(pair)}")
@@ -226,7 +226,7 @@ class Study:
         for name, config in self.models.items():
             if config.evaluate_every:
                 raise UserError(
-                    f"a study plays with its agents at their end: leave evaluate_every of {name} "
+                    f"a study evaluates its agents at the end: leave evaluate_every of {name} "
                     f"at 0, got {config.evaluate_every}"
                 )
             for learning in kinds.values():
@@ -234,7 +234,7 @@ class Study:
 
     @property
     def varied(self) -> bool:
-        """Whether settings are lanes of a program, with numbers of the learner of their own."""
+        """Whether settings are lanes of a program, with their own learner settings."""
         return not self.resumable and any(t.learning for t in self.settings.values())
 
     def cells(self) -> list[Cell]:
@@ -247,10 +247,10 @@ class Study:
         Args:
             model: one of `models`.
             setting: one of `settings`.
-            seeds: of the program; the result has only their number and the first.
+            seeds: of the program; the result has only their number and the first one.
 
         Raises:
-            UserError: a budget in episodes for a task whose episodes have no fixed length.
+            UserError: for a budget in episodes and a task whose episodes have no fixed length.
         """
         own, task = self.models[model], self.settings[setting]
         learning = dict(task.learning)
@@ -274,10 +274,10 @@ class Study:
         return replace(config, log_every=-(-config.updates // self.curve_bins))
 
     def digest(self, model: str, setting: str) -> str:
-        """Twelve hexadecimal digits that name all settings that a cell depends on but its seed.
+        """Twelve hexadecimal digits that identify all settings of a cell except its seed.
 
-        And but its budget, if the study is resumable: that may be raised. Memories and tasks of
-        one's own count by their names; `clew.lab.grid.sources` looks into their files.
+        In a resumable study the budget is excluded too, since it may be raised. The user's memories
+        and tasks count by their names; `clew.lab.grid.sources` hashes their files.
         """
         config = self.config(model, setting).identity()
         values = {k: v for k, v in config.items() if k not in BOOKKEEPING}
@@ -299,10 +299,11 @@ class Study:
     ) -> "Study":
         """The part of the study with these models and settings, in the study's order.
 
-        What is expected of its models stays, in all settings: its folder may have rows of others.
+        The expected results of its models stay for all settings, since its folder may have rows of
+        others.
 
         Raises:
-            UserError: for a name that it does not have, with the nearest ones.
+            UserError: for an unknown name, with the nearest ones.
         """
         kept = {}
         for kind, wanted in (("models", models), ("settings", settings)):
@@ -321,19 +322,19 @@ class Study:
         options: Mapping[str, Any] | None = None,
         like: TrainConfig | None = None,
     ) -> "Study":
-        """The study with one more model: a memory of your own in the agent of the others.
+        """The study with one more model: a memory of your own in the other models' agent.
 
         Args:
-            name: of the model; not one that there is.
+            name: of the model; it must be new.
             reference: "package.module:factory"; called with input_size, key=key and options.
             options: the factory's keyword arguments.
-            like: the agent; by default the study's first model's.
+            like: the model whose agent is used; by default the study's first one.
 
         Raises:
             UserError: if the name is taken.
         """
         if name in self.models or name in self.memories:
-            raise UserError(f"{self.name} has a model called {name!r}; give yours another name")
+            raise UserError(f"{self.name} already has a model {name!r}; give yours another name")
         agent = next(iter(self.models.values())) if like is None else like
         config = replace(agent, memory=name, memory_options=dict(options or {}), preset="")
         models, memories = {**self.models, name: config}, {**self.memories, name: reference}
@@ -350,20 +351,20 @@ def _require_names(name: str, value: object) -> None:
 
 @contextlib.contextmanager
 def registered(memories: Mapping[str, str], tasks: Mapping[str, str]) -> Iterator[None]:
-    """Makes own memories and tasks known by name, for a while.
+    """Registers the user's memories and tasks by name, within this context.
 
     Args:
         memories: name to "package.module:factory".
         tasks: name to "package.module:Class".
 
     Raises:
-        UserError: for a name of the library's own, or a reference that leads nowhere.
+        UserError: for a name of the library's own, or a reference that cannot be resolved.
     """
     with contextlib.ExitStack() as undo:
         for registry, kind, own in ((MEMORIES, "memory", memories), (ENVS, "task", tasks)):
             for name, reference in own.items():
                 if name in registry:
-                    raise UserError(f"clew has a {kind} called {name!r}; give yours another name")
+                    raise UserError(f"clew already has a {kind} {name!r}; give yours another name")
                 registry[name] = resolve(reference)  # pyright: ignore[reportArgumentType]
                 undo.callback(registry.pop, name)
         yield

@@ -1,6 +1,6 @@
-"""What runs in a process that does jobs: a local worker, or a task of a Ray cluster.
+"""The code of a process that does jobs: a local worker, or a task of a Ray cluster.
 
-Imports nothing heavy, so that a process starts quickly: the job's function brings JAX.
+Imports nothing heavy, so that a process starts quickly: the job's function imports JAX.
 """
 
 import asyncio
@@ -21,14 +21,15 @@ from clew.names import resolve
 ACTIVE = "CLEW_STUDY_WORKER"
 """Set in every worker: a script that runs a study when imported would run it there again."""
 POLL_SECONDS = 1.0
-"""Least time between two readings of the progress of tasks on a cluster."""
+"""Minimum time between two readings of the progress of tasks on a cluster."""
 
 
 def main(work: str) -> None:
-    """Runs jobs, one JSON object a line, until standard input ends.
+    """Runs jobs, one JSON object per line, until standard input ends.
 
-    Events are lines of JSON too, {"kind": "ready" | "progress" | "rows" | "failed", ...}, on what
-    was standard output; whatever else is printed goes to standard error, the worker's log.
+    Events are lines of JSON too, {"kind": "ready" | "progress" | "rows" | "failed", ...}, on the
+    original standard output; everything else that is printed goes to standard error, the worker's
+    log.
 
     Args:
         work: "package.module:function" that makes rows of a job.
@@ -75,7 +76,7 @@ def answer(
 
 
 def _failure(error: Exception, begun: bool) -> dict[str, Any]:
-    """The event of an error; prints the traceback, except of a `UserError`."""
+    """The event of an error; prints the traceback, except for a `UserError`."""
     if not isinstance(error, UserError):
         traceback.print_exc()
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -83,17 +84,17 @@ def _failure(error: Exception, begun: bool) -> dict[str, Any]:
 
 
 class ProgressActor:
-    """An actor to which tasks report how far they are, for the study to read."""
+    """An actor to which tasks report their progress, for the study to read."""
 
     def __init__(self) -> None:
         self._reports: dict[int, tuple[str, float]] = {}
 
     async def report(self, key: int, worker: str, share: float) -> None:
-        """Keeps which worker has a task, and the fraction of its training that is complete."""
+        """Stores which worker has a task, and the fraction of its training that is complete."""
         self._reports[key] = (worker, share)
 
     async def read(self) -> dict[int, tuple[str, float]]:
-        """What was reported since the last reading; takes a moment."""
+        """The reports since the last reading; takes a moment."""
         await asyncio.sleep(POLL_SECONDS)
         reports, self._reports = self._reports, {}
         return reports
@@ -124,7 +125,7 @@ def run_task(work: str, job: str, key: int, progress: Any) -> str:
 def _read(jobs: "queue.Queue[dict[str, Any]]") -> None:
     for line in sys.stdin:
         jobs.put(json.loads(line))
-    os._exit(0)  # the parent has ended, in whatever way; the job is not wanted any more
+    os._exit(0)  # the parent has ended; nobody needs the job any more
 
 
 def _send(events: TextIO, event: str) -> None:

@@ -26,7 +26,7 @@ LOG_TAIL = 600
 
 
 class Event(NamedTuple):
-    """How far a pack is, or how it ended."""
+    """The progress of a pack, or how it ended."""
 
     kind: str
     """"progress", "rows", "failed" (it raised an error) or "died" (so did its worker)."""
@@ -47,7 +47,7 @@ class Workers(Protocol):
     """Workers on packs, several at a time. Every method is called on one thread."""
 
     size: int
-    """Number of packs that can run side by side."""
+    """Number of packs that can run in parallel."""
     saves: bool
     """Whether they see the study's folder, so that a pack can be saved while it is trained."""
 
@@ -58,7 +58,7 @@ class Workers(Protocol):
         """The next event, None if there was none within `timeout` seconds."""
 
     def close(self) -> None:
-        """Gives up the packs that are running, and ends the workers."""
+        """Abandons the running packs, and ends the workers."""
 
 
 @dataclass
@@ -80,18 +80,18 @@ class _Process:
 
 
 class LocalWorkers(Workers):
-    """Processes on this machine, each with one thread of computation.
+    """Processes on this machine, each with one compute thread.
 
-    A process that has died is replaced when there is work for it. All of them end when this one
+    A process that has died is replaced when there is work for it. All of them end when this process
     does, even by a kill.
 
     Args:
-        logs: folder for what workers print.
-        size: number of processes; by default the cores that this process may use.
-        work: what makes rows of a job, "package.module:function" as `clew.lab.grid.jobs`'s
-            `run_job`.
-        whole: every process has all cores, all threads and what accelerator there is, and there is
-            one unless `size` says otherwise.
+        logs: folder for the workers' output.
+        size: number of processes; by default the number of cores that this process may use.
+        work: the function from a job to rows, "package.module:function", such as
+            `clew.lab.grid.jobs`'s `run_job`.
+        whole: every process has all cores, all threads and any accelerator, and there is one
+            process unless `size` says otherwise.
 
     Raises:
         UserError: for an impossible number.
@@ -170,7 +170,7 @@ class LocalWorkers(Workers):
         assert process.popen.stdout is not None
         with process.popen.stdout as lines:
             for line in lines:
-                if line.endswith("\n"):  # else a kill cut it short
+                if line.endswith("\n"):  # otherwise a kill cut it short
                     self._lines.put((process, line))
         self._lines.put((process, ""))
 
@@ -199,7 +199,7 @@ main(sys.argv[1])
 
 
 def one_thread() -> dict[str, str]:
-    """Variables of every worker, to be set before it imports JAX."""
+    """Environment variables of every worker, to be set before it imports JAX."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
     return {
         "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu",

@@ -16,7 +16,7 @@ STUDIES: dict[str, str] = {
     "memory-maze": "clew.lab.studies.memory_maze.grid:STUDY",
     "popgym": "clew.lab.studies.popgym.grid:STUDY",
 }
-"""Every study by name, and where its `PublishedStudy` is; imported when it is asked for."""
+"""Every study by name, with the location of its `PublishedStudy`, which is imported on demand."""
 
 COLLECTIONS: dict[str, tuple[str, ...]] = {"pramanik": ("tmaze", "memory-maze")}
 """Publications with several studies: `clew study pramanik --part tmaze` is `clew study tmaze`."""
@@ -26,11 +26,11 @@ def find_study(name: str) -> "PublishedStudy[Any]":
     """The study called `name`.
 
     Args:
-        name: one of `STUDIES`; or a study of your own, "package.module:NAME", or FILE.py with one
+        name: one of `STUDIES`, or a study of your own: "package.module:NAME", or FILE.py with one
             study in it.
 
     Raises:
-        UserError: if there is none, with the nearest names, or a study of your own cannot be
+        UserError: if there is none, with the nearest names, or if a study of your own cannot be
             imported.
     """
     if is_own(name):
@@ -43,12 +43,12 @@ def find_study(name: str) -> "PublishedStudy[Any]":
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is of a study of your own: "package.module:NAME" or FILE.py."""
+    """Whether a name is that of a user's study: "package.module:NAME" or FILE.py."""
     return is_reference(name) or name.endswith(".py")
 
 
 def study_presets(name: str) -> "dict[str, TrainConfig]":
-    """The settings of a study by name; of a collection, those of its first study.
+    """The settings of a study by name; for a collection, those of its first study.
 
     Raises:
         UserError: if there is no such study, or it has no settings for single runs.

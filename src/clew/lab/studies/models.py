@@ -1,5 +1,5 @@
-"""Memories as the codes of several studies have them: LSTM and GRU with biases twice or smaller
-weights at the start, GTrXL with other gates, norms and windows.
+"""Memories as in the code of several studies: LSTM and GRU with double biases or smaller initial
+weights, GTrXL with other gates, norms and windows.
 """
 
 from functools import partial
@@ -19,18 +19,19 @@ from clew.memory.parts.stack import AttentionOptions, LayerStack, WindowOptions,
 
 
 class PublishedLSTM(CellStack):
-    """`clew.memory.lstm.LSTM` with options for what was published, or trained here before.
+    """`clew.memory.lstm.LSTM` with options for published or earlier versions.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        forget_bias: as of the LSTM.
-        all_biases: whether the recurrent products have biases beside b, which add nothing that b
-            could not, as in PyTorch and what was published with it.
-        init_per: what is one orthogonal matrix: the "product" of the four gates side by side, whose
-            weights are half as large, or each "gate" by itself, as in flax and in Pramanik's code.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        forget_bias: as in the LSTM.
+        all_biases: whether the recurrent products have biases beside b, which add nothing new, as
+            in PyTorch and in results published with it.
+        init_per: what is drawn as one orthogonal matrix: the "product" of the four gates side by
+            side, whose weights are half as large, or each "gate" separately, as in flax and in
+            Pramanik's code.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
@@ -55,15 +56,15 @@ class PublishedLSTM(CellStack):
 
 
 class PublishedGRU(CellStack):
-    """`clew.memory.gru.GRU` with options for what was published, or trained here before.
+    """`clew.memory.gru.GRU` with options for published or earlier versions.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        all_biases: as of `PublishedLSTM`, for the recurrent products of r and z.
-        init_per: as of `PublishedLSTM`, for the three gates.
-        backend: what computes a chunk: "kernel", "xla" or "auto"; see `Backend`.
-        options: those of `make_cells`.
+        all_biases: as in `PublishedLSTM`, for the recurrent products of r and z.
+        init_per: as in `PublishedLSTM`, for the three gates.
+        backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
+        options: passed to `make_cells`.
 
     Raises:
         UserError: for a size below 1, an unknown choice, or a kernel that cannot be built.
@@ -86,20 +87,20 @@ class PublishedGRU(CellStack):
 
 
 class PublishedGTrXL(LayerStack):
-    """`clew.memory.gtrxl.GTrXL` with options for what two published codes do otherwise.
+    """`clew.memory.gtrxl.GTrXL` with options for the differences of two published implementations.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         gate: "gru", "residual", or "temporal_gru", which is a recurrent net (see `TemporalGRU`), as
             in Makkink's code.
-        norm: as of `GTrXL`; that code has it "around".
-        inner_residual: True makes the attention's output norm_0(x + attention(x)) before what is
-            said above happens to it, as in that code.
-        query_norm: False leaves the queries un-normed, as the authors' code of Pramanik does.
-        banded: False lets a chunk see all of itself beside the window, as that code's learner
-            does, so that learning is another function than acting.
-        options: those of `window_stack`.
+        norm: as in `GTrXL`; "around" in that code.
+        inner_residual: True makes the attention's output norm_0(x + attention(x)) before norm and
+            gate as above, as in that code.
+        query_norm: False leaves the queries unnormed, as in Pramanik's published code.
+        banded: False lets a chunk see all of itself beside the window, as in that code's learner,
+            so that learning and acting are different functions.
+        options: passed to `window_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

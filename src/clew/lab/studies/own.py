@@ -1,4 +1,4 @@
-"""A study of a user's own, by the file or the module that it is in."""
+"""A user's own study, from its file or module."""
 
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ KINDS = Study | PublishedStudy
 
 
 def own_study(name: str) -> PublishedStudy[Any]:
-    """The study that "package.module:NAME" names, or the one in FILE.py, with the usual options.
+    """The study named "package.module:NAME", or the one in FILE.py, with the usual options.
 
-    What the study names as "module:Class" is looked for in the file's folder too.
+    References "module:Class" in the study are looked up in the file's folder too.
 
     Raises:
-        UserError: if there is no such file or module, or not one study in it.
+        UserError: if there is no such file or module, or it does not have exactly one study.
     """
     found = resolve_kind(name, KINDS) if is_reference(name) else _in_file(Path(name))
     if isinstance(found, PublishedStudy):
@@ -39,7 +39,7 @@ def _in_file(path: Path) -> Any:
     if len(studies) != 1:
         named = ", ".join(f"{path.stem}:{n}" for n in studies)
         raise UserError(
-            f"{path} must have one study at its top, it has {len(studies)}"
+            f"{path} must have exactly one study at module level, got {len(studies)}"
             + (f"; choose: clew study {named}" if studies else "")
         )
     return next(iter(studies.values()))

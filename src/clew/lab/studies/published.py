@@ -1,4 +1,4 @@
-"""What a published study declares: its options, its grid, presets and page."""
+"""The declaration of a published study: its options, grid, presets and page."""
 
 import re
 import shlex
@@ -22,42 +22,42 @@ class GridOptions:
     """Options of every study."""
 
     seeds: int = 0
-    """Number of seeds: the study's own first, then the smallest others; 0 takes the study's."""
+    """Number of seeds: the study's own first, then the smallest others; 0 for the study's."""
     run_dir: str = ""
-    """The study's folder; empty is runs/ and its name, for example runs/makkink-published."""
+    """The study's folder; by default runs/ and its name, for example runs/makkink-published."""
     list: bool = False
-    """Show what would run, and run nothing."""
+    """Show what would run, without running it."""
     models: str = ""
-    """Only these models, separated by commas; empty takes all (--list names them)."""
+    """Only these models, separated by commas; all by default (--list names them)."""
     settings: str = ""
-    """Only these settings, separated by commas; empty takes all."""
+    """Only these settings, separated by commas; all by default."""
     steps: int = 0
-    """Training steps of every run; 0 takes the study's. Where runs have checkpoints it may be
-    raised later: they continue where they ended."""
+    """Training steps of every run; 0 for the study's. If runs have checkpoints it may be raised
+    later: they continue where they ended."""
     episodes: int = 0
-    """Training episodes of every run; 0 takes the study's."""
+    """Training episodes of every run; 0 for the study's."""
     evaluation_episodes: int = 0
-    """Episodes on which every trained agent is measured; 0 takes the study's."""
+    """Evaluation episodes of every trained agent; 0 for the study's."""
     add_memory: tuple[str, ...] = ()
-    """Memories of your own as further models: package.module:factory, or with a name of your
-    choice NAME=package.module:factory, each with its options after it, KEY=VALUE. Each takes its
-    place in the study's own agent."""
+    """Memories of your own as additional models: package.module:factory, or
+    NAME=package.module:factory with a name of your choice, each followed by its options, KEY=VALUE.
+    Each is used in the study's own agent."""
     trust: bool = False
-    """Import the code that the runs name which models start from (start_from), even if this machine
+    """Import the code named by the runs from which models start (start_from), even if this machine
     has not trained them."""
     workers: int = 0
-    """Processes, each with one thread; 0 is one for every core. Where a training takes all
-    cores, trainings side by side; 0 is one."""
+    """Number of processes, each with one thread; 0 for one per core. If a training takes all cores,
+    the number of parallel trainings; 0 for one."""
     ray: str = ""
-    """Run on a Ray cluster in place of local processes: auto, local, HOST:PORT or
+    """Run on a Ray cluster instead of local processes: auto, local, HOST:PORT or
     ray://HOST:PORT."""
 
     def narrow(self, whole: "Study", sizes: Mapping[str, Any] | None = None) -> "Study":
-        """The part of a study that these options ask for, with their budget and added memories.
+        """The part of a study that these options select, with their budget and added memories.
 
         Args:
             whole: the study.
-            sizes: of every memory, those that it has; added memories have them too.
+            sizes: options of every memory that has them, also of added memories.
 
         Raises:
             UserError: for an unknown model or setting, with the nearest names, or two budgets.
@@ -87,17 +87,17 @@ Options = TypeVar("Options", bound=GridOptions)
 
 @dataclass(frozen=True)
 class PublishedStudy(Generic[Options]):
-    """A study as `clew study`, `clew report` and the presets find it."""
+    """A study as used by `clew study`, `clew report` and the presets."""
 
     options: type[Options]
-    """What `clew study` can be given; a dataclass with a docstring under each field."""
+    """The options of `clew study`; a dataclass with a docstring under each field."""
     grid: Callable[[Options], "Study"]
-    """The grid of trainings that some options ask for."""
+    """The grid of trainings for given options."""
     presets: Mapping[str, "TrainConfig"] = field(default_factory=dict)
-    """Settings for `clew train --preset`, by their whole name."""
+    """Settings for `clew train --preset`, by their full name."""
     pages: str = ""
-    """Where its `clew.lab.studies.report.data.Page` by the name of the grid is, as
-    "module:function"; without one, a report has the form of any study's."""
+    """The function from the name of a grid to its `clew.lab.studies.report.data.Page`, as
+    "module:function"; without one, reports have the general form."""
 
 
 def first_seeds(own: Sequence[int], count: int) -> tuple[int, ...]:
@@ -107,12 +107,12 @@ def first_seeds(own: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def names(text: str) -> list[str] | None:
-    """Words between commas, None if there are none."""
+    """Words separated by commas; None if there are none."""
     return [word.strip() for word in text.split(",") if word.strip()] or None
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers between commas.
+    """Integers separated by commas.
 
     Raises:
         UserError: naming the option and its value.
@@ -120,11 +120,11 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in names(text) or ())
     except ValueError:
-        raise UserError(f"--{option} must be integers between commas, got {text!r}") from None
+        raise UserError(f"--{option} must be integers separated by commas, got {text!r}") from None
 
 
 def added_memories(study: Mapping[str, Any]) -> str:
-    """What adds the memories of a study.json to a command; empty if it has none of its own."""
+    """The options that add the memories of a study.json to a command; empty if there are none."""
     words = []
     for name, reference in study.get("memories", {}).items():
         options = study["models"].get(name, {}).get("memory_options", {})

@@ -1,4 +1,4 @@
-"""A search for a learning rate and an entropy cost, the pairs as settings of a study."""
+"""A search for a learning rate and an entropy cost, with the pairs as settings of a study."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,12 +30,12 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched over, and by which score."""
+    """The search space and the score."""
 
     learning_rates: Sequence[float]
     entropy_costs: Sequence[float]
     score: Callable[[Row], float | None]
-    """Of a training; None where it counts for nothing."""
+    """The score of a training; None if it does not count."""
 
     def settings(self, tasks: Mapping[str, Setting]) -> dict[str, Setting]:
         """Every task with every pair, called "TASK rate-R entropy-E"."""
@@ -49,10 +49,10 @@ class Search:
         }
 
     def tried(self, rows: Sequence[Row], model: str) -> list[Tried]:
-        """Every pair that an agent was trained with, the best first.
+        """Every pair with which an agent was trained, the best first.
 
-        Pairs with fewer trainings than others come after them, whatever their mean, as it is over
-        other tasks or seeds.
+        Pairs with fewer trainings come last, whatever their mean, as it is over other tasks or
+        seeds.
         """
         found: dict[tuple[float, float], list[float]] = {}
         for row in rows:
@@ -64,7 +64,7 @@ class Search:
         return sorted(pairs, key=lambda tried: (tried.trainings, tried.mean), reverse=True)
 
     def best_rates(self, folder: str | Path, name: str) -> dict[str, tuple[float, float]]:
-        """The best learning rate and entropy cost of every agent that was searched for.
+        """The best learning rate and entropy cost of every agent in the search.
 
         Args:
             folder: of the search, or its name in runs/.
@@ -75,7 +75,7 @@ class Search:
         """
         data = read_study(folder)
         if data.name != name:
-            raise UserError(f"{data.folder} is of {data.name}, not a search ({name})")
+            raise UserError(f"{data.folder} belongs to {data.name}, not to a search ({name})")
         rows = data.of_one_budget().rows
         found = {model: self.tried(rows, model) for model in data.models}
         return {model: pairs[0].pair for model, pairs in found.items() if pairs}

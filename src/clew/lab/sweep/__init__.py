@@ -1,1 +1,1 @@
-"""Searches settings of training: trials of a declared space, and the best on fresh seeds."""
+"""Searches for training settings: trials over a declared space, and the best on fresh seeds."""

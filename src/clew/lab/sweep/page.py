@@ -102,7 +102,7 @@ def _interval(values: Sequence[float]) -> str:
 
 
 def _beside(winner: Winner) -> tuple[str, str]:
-    """How much the best gains over the default, and how probably a seed of it is better."""
+    """The gain of the best over the default, and the probability that its seed is better."""
     best, default = winner.best.scores, winner.default.scores
     if min(len(best), len(default)) < 2:
         return "", ""
@@ -161,7 +161,7 @@ def _scatter(
     values, scores = [t.values[name] for t in tried], np.array([t.score for t in tried])
     if isinstance(space, Range):
         axes.set_xscale("log" if space.log else "linear")
-    else:  # in the order in which they were declared, those that nobody tried included
+    else:  # in the order in which they were declared, including those not tried
         known = [str(value) for value in space]
         axes.set_xticks(range(len(known)), [plain(value) for value in known])
         axes.set_xlim(-0.5, len(known) - 0.5)

@@ -1,4 +1,4 @@
-"""The progress of a sweep: its batches of trials as one study."""
+"""The progress of a sweep: its batches of trials shown as one study."""
 
 import time
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from clew.lab.grid import Standing, Study, StudyLines, StudyProgress
 
 
 class SweepProgress(StudyProgress):
-    """Counts the agents of all trials, of every memory, and guesses when the last has ended."""
+    """Counts the agents of all trials of every memory, and estimates when the last one will end."""
 
     def __init__(self, listener: StudyProgress | None, path: Path):
         self._listener = listener or StudyLines()
@@ -19,11 +19,11 @@ class SweepProgress(StudyProgress):
         self._first = 0
 
     def enter(self, parts: Mapping[str, tuple[int, int]]) -> None:
-        """A batch of trials begins, or the fresh seeds.
+        """Called when a batch of trials, or training with fresh seeds, begins.
 
         Args:
-            parts: agents that are finished and all agents, by memory, or by what is trained with
-                fresh seeds.
+            parts: finished agents and all agents, by memory, or by what is trained with fresh
+                seeds.
         """
         if parts.keys() != self._parts.keys():
             self._began, self._first = time.monotonic(), sum(ended for ended, _ in parts.values())
@@ -41,10 +41,10 @@ class SweepProgress(StudyProgress):
         self._listener.message(text)
 
     def close(self) -> None:
-        """Does nothing: another batch may come."""
+        """Does nothing: another batch may follow."""
 
     def leave(self) -> None:
-        """Nothing more will come."""
+        """Called at the end of the sweep."""
         self._listener.close()
 
     def _whole(self, standing: Standing) -> Standing:

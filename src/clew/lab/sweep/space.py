@@ -1,4 +1,4 @@
-"""What a sweep varies: settings of `TrainConfig` by name, each with its values or its range."""
+"""The space of a sweep: settings of `TrainConfig` by name, each with its values or its range."""
 
 import dataclasses
 import json
@@ -16,28 +16,28 @@ from clew.run.config import BESIDE, BOOKKEEPING, EVALUATION, TrainConfig, fits, 
 from clew.run.lanes import can_differ
 
 PLACES = (*BOOKKEEPING, *BESIDE, *EVALUATION)
-"""Settings that are no question to a sweep."""
+"""Settings that a sweep cannot vary, such as `run_dir` and `seeds`."""
 OWN = ("env", "memory", "steps")
-"""Settings that a sweep has once, or compares."""
+"""Settings that a sweep fixes, or compares."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; whole ones where the setting is an integer."""
+    """Numbers from `low` to `high`, both included; integers if the setting is an integer."""
 
     low: float
     high: float
     log: bool = False
-    """Whether to draw the logarithm evenly, for numbers over orders of magnitude."""
+    """Whether to draw uniformly in the logarithm, for numbers over orders of magnitude."""
 
     def __str__(self) -> str:
         return f"{'log:' if self.log else ''}{self.low:g}..{self.high:g}"
 
 
 Vary = Mapping[str, Range | Sequence[Any]]
-"""Name of a setting, with a point for each group ("ppo.learning_rate"), to its range or values."""
+"""Maps the name of a setting, with its group ("ppo.learning_rate"), to its range or values."""
 Values = Mapping[str, Any]
-"""Name of a setting to its value."""
+"""Maps the name of a setting to its value."""
 
 
 def with_settings(config: TrainConfig, values: Values) -> TrainConfig:
@@ -56,7 +56,7 @@ def with_settings(config: TrainConfig, values: Values) -> TrainConfig:
 
 
 def value_of(config: TrainConfig, name: str) -> Any:
-    """The value of a setting, None of an option that is left out."""
+    """The value of a setting; None for an omitted option."""
     group, point, last = name.partition(".")
     holder = _holder(config, group)
     if not point:
@@ -70,12 +70,13 @@ def learning_group(config: TrainConfig) -> str:
 
 
 def _holder(config: TrainConfig, group: str) -> Any:
-    """What has the settings of a group; of a user's own learner that is not its options alone."""
+    """The object with a group's settings; for a user's own learner all of them, not only
+    options."""
     return config.learning if group == learning_group(config) else getattr(config, group)
 
 
 def known_settings(config: TrainConfig) -> list[str]:
-    """The settings that a sweep can vary, but for options of a user's own classes."""
+    """The settings that a sweep can vary, without options of the user's own classes."""
     names = []
     for field in dataclasses.fields(config):
         group = _holder(config, field.name)
@@ -117,14 +118,14 @@ def check_space(config: TrainConfig, vary: Vary) -> None:
             _check_range(name, space, _kinds(config, name))
             continue
         if isinstance(space, str) or not isinstance(space, Sequence) or len(space) < 2:
-            raise UserError(f"{name} needs a Range, or two values at least, got {one_line(space)}")
+            raise UserError(f"{name} needs a Range or at least two values, got {one_line(space)}")
         if len({repr(value) for value in space}) < len(space):
             raise UserError(f"{name} has a value twice: {one_line(list(space))}")
         _check_values(config, name, space)
 
 
 def _check_values(config: TrainConfig, name: str, space: Sequence[Any]) -> None:
-    """Refuses values of another type than a setting has; an option's class checks its own."""
+    """Refuses values of a wrong type; an option's class checks its own values."""
     hint = _declared_type(config, name)
     for value in space if hint is not None else ():
         if not fits(value, hint):
@@ -138,9 +139,9 @@ def _check_range(name: str, space: Range, kinds: Sequence[type]) -> None:
     if not (math.isfinite(space.low) and math.isfinite(space.high) and space.low < space.high):
         raise UserError(f"{name} must be a range from a smaller to a larger number, {given}")
     if space.log and space.low <= 0:
-        raise UserError(f"{name} must begin above 0 to be drawn by its logarithm, {given}")
+        raise UserError(f"{name} must start above 0 to be drawn on a log scale, {given}")
     if not {int, float} & {*kinds}:
-        raise UserError(f"{name} is no number: give its values, separated by commas, {given}")
+        raise UserError(f"{name} is not a number: give its values, separated by commas, {given}")
     if float not in kinds and (space.low % 1 or space.high % 1):
         raise UserError(f"{name} must be a range of integers, {given}")
 
@@ -153,7 +154,7 @@ def is_whole(config: TrainConfig, name: str, space: Range) -> bool:
 
 
 def _kinds(config: TrainConfig, name: str) -> Sequence[type]:
-    """The types that a setting may have; those of its value where it is an option."""
+    """The types that a setting may have; for an option, the type of its value."""
     hint = _declared_type(config, name)
     if hint is None:
         value = value_of(config, name)
@@ -162,14 +163,14 @@ def _kinds(config: TrainConfig, name: str) -> Sequence[type]:
 
 
 def _declared_type(config: TrainConfig, name: str) -> Any:
-    """The type of a setting; None of an option, whose class alone knows it."""
+    """The type of a setting; None for an option, since only its class knows it."""
     group, point, last = name.partition(".")
     holder: Any = _holder(config, group) if point else config
     return None if isinstance(holder, dict) else get_type_hints(type(holder))[last or group]
 
 
 def declared(config: TrainConfig, name: str, space: Range | Sequence[Any], value: Any) -> Any:
-    """The value of a setting's space that one from elsewhere is equal to.
+    """The value in a setting's space that equals an external one.
 
     Raises:
         ValueError: if there is none.
@@ -186,7 +187,7 @@ def declared(config: TrainConfig, name: str, space: Range | Sequence[Any], value
 
 
 def lane_names(config: TrainConfig, vary: Vary) -> list[str]:
-    """The settings of a space that one compiled program takes as numbers of its lanes."""
+    """The settings of a space that can vary between lanes of one compiled program."""
     prefix = f"{learning_group(config)}."
     return [
         name
@@ -198,7 +199,7 @@ def lane_names(config: TrainConfig, vary: Vary) -> list[str]:
 
 
 def applicable(config: TrainConfig, vary: Vary) -> dict[str, Range | Sequence[Any]]:
-    """The part of a space that a memory has: options of others are left out."""
+    """The part of a space that applies to a memory: options of others are left out."""
     known = {*known_settings(config)}
     return {
         name: space
@@ -208,7 +209,7 @@ def applicable(config: TrainConfig, vary: Vary) -> dict[str, Range | Sequence[An
 
 
 def text_of(values: Values) -> str:
-    """Values as one reads them, and as `clew train` takes them but for the dashes."""
+    """Values in readable form, as `clew train` takes them but without the dashes."""
     return " ".join(
         f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v}" for n, v in values.items()
     )

@@ -1,7 +1,7 @@
 """Trials in a database that processes share: Optuna's, with its heartbeats.
 
-Whoever trains a trial records a heartbeat of it. Once that has stopped for `GRACE` seconds, the
-next process to look has the database put the trial back, under its number, for one to take it.
+The process that trains a trial records its heartbeat. Once the heartbeat has stopped for `GRACE`
+seconds, the next process to look requeues the trial under its number, for any process to take.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'clew[sweep]'"
 DATABASE = "sweep.db"
 BATCH, TAKEN, REFUSED, ERROR = "batch", "taken", "refused", "error"
-"""Attributes of a trial: the first of those it was begun with, the attempt that somebody is at, and
-why it has no score."""
+"""Attributes of a trial: the first trial of its batch, the attempt in progress, and why it has no
+score."""
 HEARTBEAT, GRACE = 10, 60
-"""Seconds between two heartbeats, and without one until a trial counts as lost."""
+"""Seconds between two heartbeats, and seconds without one until a trial counts as lost."""
 
 
 def import_optuna() -> Any:
-    """The package.
+    """Imports the package.
 
     Raises:
         UserError: if it is not installed.
@@ -54,12 +54,12 @@ def open_storage(path: Path, url: str = "") -> Iterator[Any]:
     """The database of a sweep: SQLite in its folder, or another that SQLAlchemy has a URL for.
 
     Raises:
-        UserError: if it cannot be opened, or is a link or no regular file.
+        UserError: if it cannot be opened, or is a link or not a regular file.
     """
     storage = _storage(path, url)
     try:
         yield storage
-    finally:  # Optuna leaves that to the garbage collector, of which Python 3.13 warns
+    finally:  # Optuna leaves this to the garbage collector, about which Python 3.13 warns
         storage.remove_session()
         storage.engine.dispose()
 
@@ -85,7 +85,7 @@ def _storage(path: Path, url: str) -> Any:
 
 
 class SweepTrial(NamedTuple):
-    """A trial as the database has it."""
+    """A trial as stored in the database."""
 
     number: int
     values: dict[str, Any]
@@ -97,14 +97,14 @@ class SweepTrial(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Trials that were begun together, so that some of them can be lanes of one program."""
+    """Trials that were started together, so that some of them can be lanes of one program."""
 
     number: int
-    """Of the first."""
+    """Number of the first trial."""
     values: dict[int, dict[str, Any]]
-    """Number of every trial to its values, those included that have ended."""
+    """Maps the number of every trial to its values, including trials that have ended."""
     attempts: dict[int, int]
-    """Number of each trial that this process has taken, to its newest attempt's in the database."""
+    """Maps the number of each trial taken by this process to its latest attempt in the database."""
 
 
 @dataclass
@@ -114,9 +114,9 @@ class TrialDatabase:
     Args:
         storage: of `open_storage`.
         name: of the memory.
-        config: of every trial, but for what varies.
+        config: of every trial, except for the varied settings.
         vary: the space.
-        trials: how many there are to be; refused ones do not count.
+        trials: how many to run; refused ones do not count.
     """
 
     storage: Any
@@ -148,8 +148,8 @@ class TrialDatabase:
         return distributions.FloatDistribution(space.low, space.high, log=space.log)
 
     def begin(self, first: Sequence[Values]) -> None:
-        """Puts settings in front of what is searched; those outside of the space are left out."""
-        self.tried()  # says what is wrong with the database, if anything is
+        """Queues settings to try first; those outside the space are left out."""
+        self.tried()  # reports a damaged database
         for values in first:
             try:
                 known = {
@@ -174,7 +174,7 @@ class TrialDatabase:
         return SweepTrial(number, self._values(trial), score, state, error)
 
     def _trials(self) -> dict[int, Any]:
-        """Number of every trial to its newest attempt; Optuna numbers the attempts.
+        """Maps the number of every trial to its latest attempt; Optuna numbers the attempts.
 
         Raises:
             UserError: if the database cannot be read.
@@ -197,18 +197,18 @@ class TrialDatabase:
             yield
         except UserError:
             raise
-        except Exception as error:  # SQLAlchemy's, and what Optuna makes of a damaged row
+        except Exception as error:  # SQLAlchemy's, and Optuna's for a damaged row
             line = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             raise UserError(f"cannot read the trials of {self.name}: {line}") from error
 
     def _values(self, trial: Any) -> dict[str, Any]:
-        """The values of a trial, each one that the sweep has declared.
+        """The values of a trial, checked against the sweep's declaration.
 
-        What they name is imported, and anybody may have written into the database.
+        Values may name code to import, and others may have written to the database.
 
         Raises:
-            UserError: for a setting that does not vary, a value that it cannot have, or a trial
-                that has ended without a value of each.
+            UserError: for a setting that does not vary, a value that it cannot have, or a finished
+                trial without a value for each setting.
         """
         values = {}
         where = f"trial {trial.number} of {self.name} in the sweep's database"
@@ -231,7 +231,7 @@ class TrialDatabase:
 
     @property
     def left(self) -> int:
-        """Trials that nobody has begun."""
+        """Number of trials that no process has started."""
         begun = [
             trial
             for trial in self._trials().values()
@@ -242,16 +242,17 @@ class TrialDatabase:
 
     @property
     def stale(self) -> int:
-        """Trials to take so that one has all that wait of a batch that a process has left."""
+        """Number of trials to take in order to get all waiting ones of a batch that a process
+        left."""
         self._requeue_stale()
-        # In the order in which they are asked for, which is Optuna's.
+        # In Optuna's order of asking.
         trials = sorted(self._trials().values(), key=lambda trial: trial.number)
         waiting = [t.user_attrs.get(BATCH) for t in trials if t.state.name == "WAITING"]
         first = next((batch for batch in waiting if batch is not None), None)
         return 0 if first is None else len(waiting) - waiting[::-1].index(first)
 
     def _requeue_stale(self) -> None:
-        """Has trials wait whose process was lost: no heartbeat, or a kill before the first."""
+        """Requeues trials whose process was lost: no heartbeat, or a kill before the first one."""
         with self._readable():
             self._optuna.storages.fail_stale_trials(self._study)
             long_ago = datetime.datetime.now() - datetime.timedelta(seconds=GRACE)
@@ -261,7 +262,7 @@ class TrialDatabase:
                         self._retry(trial.number)
 
     def _retry(self, attempt: int) -> None:
-        """Has a trial wait for another process, unless it has ended."""
+        """Requeues a trial for another process, unless it has ended."""
         with self._readable():
             identifier, failed = self._identifier(attempt), self._optuna.trial.TrialState.FAIL
             with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
@@ -270,11 +271,11 @@ class TrialDatabase:
                 retry(self._study, self.storage.get_trial(identifier))
 
     def ask(self, count: int, seed: int) -> list[Batch]:
-        """Takes trials: those that wait, and new ones, the most promising given all scores so far.
+        """Takes waiting trials, and new ones, the most promising given all scores so far.
 
         Args:
             count: how many.
-            seed: of the sampler, which must not draw again what it drew before a kill.
+            seed: of the sampler, which must not repeat the draws from before a kill.
         """
         self._study.sampler = self._optuna.samplers.TPESampler(
             multivariate=True,
@@ -310,7 +311,7 @@ class TrialDatabase:
 
     @contextlib.contextmanager
     def leased(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """Records heartbeats of trials, and in the end requeues those that have not ended."""
+        """Records heartbeats of trials, and at the end requeues those that have not ended."""
         attempts = [attempt for batch in batches for attempt in batch.attempts.values()]
         stop = threading.Event()
         thread = threading.Thread(target=self._beat, args=(attempts, stop), daemon=True)
@@ -326,22 +327,22 @@ class TrialDatabase:
         identifiers = [self._identifier(attempt) for attempt in attempts]
         while not stop.wait(HEARTBEAT):
             for identifier in identifiers:
-                with contextlib.suppress(Exception):  # a database that is busy or away for a while
+                with contextlib.suppress(Exception):  # a busy or unavailable database
                     self.storage.record_heartbeat(identifier)
 
     def requeue(self, attempts: Sequence[int]) -> None:
-        """Has those of some trials that have not ended wait for another process."""
+        """Requeues those of the trials that have not ended for another process."""
         for attempt in attempts:
             self._retry(attempt)
 
     def end(
         self, attempt: int, scores: Sequence[float] = (), error: str = "", *, refused: bool = False
     ) -> None:
-        """Records what a trial came to.
+        """Records the result of a trial.
 
         Args:
             attempt: of the trial.
-            scores: of its seeds; one without any counts as the worst.
+            scores: of its seeds; a trial without any counts as the worst.
             error: why it has none.
             refused: whether it was not trained, as its settings exclude each other.
         """
@@ -351,7 +352,7 @@ class TrialDatabase:
             for name, value in ({"scores": list(scores)} if scores else why).items():
                 with contextlib.suppress(self._optuna.exceptions.UpdateFinishedTrialError):
                     self.storage.set_trial_user_attr(self._identifier(attempt), name, value)
-            # What is pruned without a value the sampler takes for worse than all others.
+            # The sampler treats a trial pruned without a value as worse than all others.
             mean = sum(scores) / len(scores) if scores else None
             state = states.COMPLETE if scores else states.PRUNED
             self._study.tell(attempt, mean, state, skip_if_finished=True)
@@ -363,7 +364,7 @@ class TrialDatabase:
 
 @contextlib.contextmanager
 def locked_when_free(path: Path) -> Iterator[None]:
-    """Waits until no other process of this folder counts or asks."""
+    """Waits until no other process of this folder counts or takes trials."""
     with contextlib.ExitStack() as stack:
         while True:
             try:

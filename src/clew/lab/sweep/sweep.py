@@ -1,4 +1,4 @@
-"""A sweep from its declaration to its winner: trials, and then fresh seeds."""
+"""A sweep from its declaration to its winner: trials, then fresh seeds."""
 
 import contextlib
 import json
@@ -59,45 +59,44 @@ from clew.run.start import read_shared_start
 DECLARATION, TRIALS, FINAL = "sweep.json", "trials", "final"
 BEST, DEFAULT = "best", "default"
 LANES = 8
-"""Trials that are asked for at once where they can be lanes of one program."""
+"""Number of trials that are chosen together if they can be lanes of one program."""
 REFUSED = 20
-"""A search ends with an error after so many settings in a row that exclude each other."""
+"""A search ends with an error after this many consecutive settings that exclude each other."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A search over settings of training, and what is shown of its outcome.
+    """A search over training settings.
 
-    Every trial trains `config.seeds` agents for `config.steps` steps with settings of the space,
-    and scores the mean over the last tenth of training. Every memory has as many trials as the
-    others. The best of each is then trained with fresh seeds, beside the default.
+    Every trial trains `config.seeds` agents for `config.steps` steps with settings from the space;
+    its score is the mean over the last tenth of training. Every memory has the same number of
+    trials. The best of each is then trained with fresh seeds, beside the default.
 
     Raises:
         UserError: for an impossible or contradictory value.
     """
 
     config: TrainConfig
-    """Settings of all trainings: its seeds are those of every trial, and where it says nothing of
-    a setting, that is the default which the best is compared with."""
+    """Settings of all trainings: every trial has its seeds, and its values of the varied settings
+    are the default with which the best is compared."""
     vary: Vary
-    """What is searched: names of settings to a `Range` or values."""
+    """The search space: names of settings to a `Range` or values."""
     memories: tuple[str, ...] = ()
-    """Memories to search for and to compare; empty is that of `config` alone."""
+    """Memories to search and compare; by default only that of `config`."""
     trials: int = 20
-    """Choices of settings that are tried for every memory: Optuna's trials."""
+    """Number of choices of settings (Optuna's trials) that are tried for every memory."""
     fresh_seeds: int = 5
-    """Agents that the best and the default are trained with at the end; their seeds come after
-    those of the trials."""
+    """Number of agents with which the best and the default are trained at the end; their seeds
+    follow those of the trials."""
     first: tuple[Values, ...] = ()
     """Settings to try first, after the defaults."""
     score: str = ""
-    """The metric of episodes that is searched for, the larger the better; empty is success where
-    the task has it, else return."""
+    """The episode metric to maximise; by default success if the task has it, otherwise return."""
     episodes: int = 100
-    """Greedy episodes of every fresh agent after training."""
+    """Number of greedy episodes of every fresh agent after training."""
     at_once: int = 0
-    """Trials that are chosen before any of them is scored; 0 takes 8 where several can be trained
-    in one program, else as many as there are workers."""
+    """Number of trials that are chosen before any of them is scored; 0 for 8 if several can be
+    trained in one program, otherwise for the number of workers."""
 
     def __post_init__(self) -> None:
         keep_python_numbers(self)
@@ -107,7 +106,7 @@ class Sweep:
         require_at_least("at_once", self.at_once, 0)
 
     def configs(self) -> dict[str, TrainConfig]:
-        """The settings of every memory, by its name; they differ in nothing but the memory."""
+        """The settings of every memory, by its name; they differ only in the memory."""
         config = by_reference(self.config).config
         if len(self.memories) > 1 or "," in "".join(self.memories):
             return settings_of(config, self.memories)
@@ -118,12 +117,12 @@ class Sweep:
         """Refuses an impossible sweep, and returns the name of its score; nothing is trained.
 
         Raises:
-            UserError: naming the setting, its value and what was expected, or code of the run to
-                start from that needs consent.
+            UserError: naming the setting, its value and what was expected, or the code of the run
+                to start from, which needs consent.
         """
         if self.config.evaluate_every:
             raise UserError(
-                "a sweep judges by the training and plays with the best at its end: leave "
+                "a sweep scores the training and evaluates the best at the end: leave "
                 f"evaluate_every at 0, got {self.config.evaluate_every}"
             )
         configs = list(self.configs().values())
@@ -138,14 +137,14 @@ class Sweep:
                 make_parts(with_settings(config, {n: v for n, v in values.items() if n in vary}))
         unknown = [name for values in self.first for name in values if name not in self.vary]
         if unknown:
-            raise UserError(f"{unknown[0]} is tried first, and is not among what varies")
+            raise UserError(f"{unknown[0]} is in the settings to try first, but does not vary")
         has = make_task(self.config).metric_names
         if self.score:
             require_choice("score", self.score, has)
         return self.score or next(metric for metric in METRICS if metric in has)
 
     def to_json(self) -> dict[str, Any]:
-        """All that its resumption has to have in common with it, as JSON values."""
+        """The values that must match when it is resumed, as JSON."""
         return {
             "config": by_reference(self.config).config.to_json(),
             "vary": {
@@ -168,18 +167,18 @@ class Winner(NamedTuple):
     greedy: dict[str, list[float]]
     """The mean greedy score of every fresh agent, under `BEST` and `DEFAULT`."""
     by_seed: dict[str, list[float | None]]
-    """The scores in training, beside those; None where no episode ended in the last tenth."""
+    """Their scores in training; None where no episode ended in the last tenth."""
 
 
 class SweepResult(NamedTuple):
-    """What came of a sweep."""
+    """The result of a sweep."""
 
     path: Path
     score: str
     tried: dict[str, list[SweepTrial]]
     """Every trial of each memory."""
     winners: dict[str, Winner]
-    """By memory; empty as long as other processes are at it."""
+    """The winners by memory; empty while other processes are still searching."""
 
 
 class _Session(NamedTuple):
@@ -202,25 +201,25 @@ def run_sweep(
     progress: StudyProgress | None = None,
     how_to_go_on: str = "the same call again",
 ) -> SweepResult:
-    """Searches until every memory has its trials, then trains the best and the default anew.
+    """Searches until every memory has its trials, then trains the best and the default again.
 
-    Several processes may run the same sweep: each takes trials of its own. What one that was killed
-    or lost, in whatever way, has left is taken by another as soon as its heartbeat has stopped for
-    a minute, and continues from its checkpoints where they are in the same folder.
+    Several processes may run the same sweep: each takes its own trials. Trials of a killed or lost
+    process are taken by another one once their heartbeat has stopped for a minute, and continue
+    from their checkpoints if these are in the same folder.
 
     Args:
-        sweep: what to search. `trials` may be raised later, all else stays.
+        sweep: what to search. `trials` may be raised later; everything else is fixed.
         run_dir: the sweep's folder; created, or resumed if it exists.
-        storage: the URL of another database than the folder's own, for machines without a disk in
-            common, as SQLAlchemy takes it.
-        workers: as `clew.lab.grid.run_study` takes them; a cluster's are for tasks written in JAX.
-        trust: consent to import the code that the run of `config.start_from` names; see
+        storage: the SQLAlchemy URL of a database instead of the folder's own, for machines without
+            a shared disk.
+        workers: as in `clew.lab.grid.run_study`; those of a cluster are for tasks written in JAX.
+        trust: consent to import the code named by the run of `config.start_from`; see
             `clew.run.trust`.
         progress: the listener; by default lines on standard error.
         how_to_go_on: the command that resumes it, for the message when it is stopped.
 
     Raises:
-        UserError: for impossible settings, a folder of another sweep, or Optuna that is missing.
+        UserError: for impossible settings, a folder of another sweep, or if Optuna is missing.
         StudyInterrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     path, score = Path(run_dir).absolute(), sweep.check(trust=trust)
@@ -263,7 +262,7 @@ def _agree(path: Path, sweep: Sweep) -> None:
         write_json(path / DECLARATION, mine)
         return
     there = {"config": {}} | read_json(path / DECLARATION)
-    # An earlier version's has not all settings of this one.
+    # The declaration of an earlier version may lack some settings.
     settings = (config_from_json(values["config"]) for values in (there, mine))
     changed = differences(*settings)
     changed.pop("checkpoint_seconds", None)
@@ -278,7 +277,7 @@ def _agree(path: Path, sweep: Sweep) -> None:
 
 
 def _search(session: _Session) -> None:
-    """Trains batches of trials until nothing is left to begin, or to take from a lost process."""
+    """Trains batches of trials until none is left to start, or to take from a lost process."""
     idle: float | None = None
     while True:
         with locked_when_free(session.path):
@@ -303,7 +302,7 @@ def _search(session: _Session) -> None:
 
 
 def _next_batches(session: _Session) -> tuple[str, list[Batch]]:
-    """What a lost process has left, else new trials of the memory with the most to begin."""
+    """Trials left by a lost process, otherwise new trials of the memory with the most left."""
     seed = session.sweep.config.seed
     for memory, search in session.searches.items():
         if stale := search.stale:
@@ -314,7 +313,7 @@ def _next_batches(session: _Session) -> tuple[str, list[Batch]]:
 
 
 def _train(session: _Session, memory: str, batch: Batch) -> None:
-    """Trains the trials of a batch that are this process's, and records what they came to."""
+    """Trains this process's trials of a batch, and records their results."""
     search = session.searches[memory]
     configs, attempts = {}, dict(batch.attempts)
     for number, values in batch.values.items():
@@ -338,7 +337,7 @@ def _train(session: _Session, memory: str, batch: Batch) -> None:
 
 
 def _standing(session: _Session) -> dict[str, tuple[int, int]]:
-    """Agents that are finished and all agents, by memory."""
+    """Finished agents and all agents, by memory."""
     seeds = session.sweep.config.seeds
     return {
         memory: (
@@ -352,11 +351,11 @@ def _standing(session: _Session) -> dict[str, tuple[int, int]]:
 def _require_some(search: TrialDatabase, error: str) -> None:
     newest = search.tried()[-REFUSED:]
     if len(newest) == REFUSED and all(trial.state == "refused" for trial in newest):
-        raise UserError(f"the last {REFUSED} settings exclude each other; the newest: {error}")
+        raise UserError(f"the last {REFUSED} settings exclude each other; the latest: {error}")
 
 
 def _report(session: _Session, memory: str, number: int) -> None:
-    """A line on a trial that has ended."""
+    """Prints a line about a trial that has ended."""
     tried = session.searches[memory].tried()
     trial, best = next(trial for trial in tried if trial.number == number), best_of(tried)
     came = trial.error if trial.score is None else f"{session.runner.score} {trial.score:.4g}"
@@ -373,7 +372,7 @@ def best_of(tried: Sequence[SweepTrial]) -> SweepTrial | None:
 
 
 def _finish(session: _Session) -> SweepResult:
-    """The best and the default of every memory with fresh seeds, unless others still search."""
+    """Trains the best and the default with fresh seeds, unless other processes still search."""
     tried = {memory: search.tried() for memory, search in session.searches.items()}
     result = SweepResult(session.path, session.runner.score, tried, {})
     open_still = [t for trials in tried.values() for t in trials if t.state == "running"]
@@ -388,7 +387,7 @@ def _finish(session: _Session) -> SweepResult:
         if trial is None:
             raise UserError(
                 f"no trial of {memory} has a score: {tried[memory][-1].error}; none is trained "
-                "again: once that is mended, raise --trials, or choose another --name"
+                "again: fix that and raise --trials, or choose another --name"
             )
     models = {}
     for memory, trial in best.items():
@@ -414,7 +413,7 @@ def _finish(session: _Session) -> SweepResult:
 
 
 def _model_names(memory: str, best: SweepTrial) -> tuple[str, str]:
-    """Of the default and of the best trial, which more trials may make another."""
+    """The names of the default and of the best trial, which may change with more trials."""
     name = folder.slug(memory)
     return f"{name}-{DEFAULT}", f"{name}-{BEST}-{best.number}"
 

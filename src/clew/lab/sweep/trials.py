@@ -1,4 +1,4 @@
-"""Trials as cells of a grid: lanes of one program where they can be, else runs of their own."""
+"""Trials as cells of a grid: lanes of one program if possible, otherwise separate runs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,24 +18,24 @@ LAST = 10
 
 
 class Trained(NamedTuple):
-    """What a training came to, seed by seed."""
+    """The result of a training, seed by seed."""
 
     scores: list[float]
     error: str = ""
-    """Why there are none; a run that diverges, or in which no episode ends, has none."""
+    """Why there are no scores: the run diverged, or no episode ended."""
 
 
 class StudyRunner(NamedTuple):
     """Runs the studies of a sweep one after the other, on the same workers."""
 
     workers: Workers
-    """That whoever made them closes."""
+    """The workers; their creator closes them."""
     progress: SweepProgress
     score: str
     how_to_go_on: str
 
     def run(self, study: Study, path: Path) -> StudyResult:
-        """Runs what is left of a study."""
+        """Runs the rest of a study."""
         return run_study(
             study,
             path,
@@ -59,18 +59,18 @@ def train_trials(
     path: Path,
     runner: StudyRunner,
 ) -> Iterator[tuple[int, Trained]]:
-    """Trains trials with all their seeds; what is finished in the folder is not run again.
+    """Trains trials with all their seeds; finished ones in the folder are not run again.
 
     Args:
-        configs: of every trial of a batch by its number; `seed` and `seeds` say which seeds.
-        wanted: those that are to be trained. Which of a batch share a program, and so how they are
-            called, does not depend on what has ended.
-        lanes: settings of the learner, with their group, that may differ within one program.
+        configs: of every trial of a batch by its number; `seed` and `seeds` give the seeds.
+        wanted: the trials to train. Which trials of a batch share a program, and so their names,
+            does not depend on which have ended.
+        lanes: settings of the learner, with their group, that may differ within a program.
         path: the folder of their rows and runs.
         runner: trains them.
 
     Yields:
-        Each trial's number, and what it came to.
+        Each trial's number and result.
     """
     for study, numbers in _studies(configs, wanted, lanes, runner):
         result = runner.run(study, path)
@@ -94,12 +94,12 @@ def trained(rows: Sequence[Row], seeds: int, score: str, error: str = "") -> Tra
 
 
 def last_tenth(row: Row, score: str) -> float | None:
-    """The mean score of the episodes in the last tenth of a row's curve; None without any."""
+    """The mean score of the episodes in the last tenth of a row's curve; None if there are none."""
     return mean_at_end(row, score, row["curve"]["steps"][-1] / LAST)
 
 
 Numbers = dict[tuple[str, str], int]
-"""Model and setting of a study to the number of a trial."""
+"""Maps model and setting of a study to the number of a trial."""
 
 
 def _studies(
@@ -108,7 +108,7 @@ def _studies(
     lanes: Sequence[str],
     runner: StudyRunner,
 ) -> Iterator[tuple[Study, Numbers]]:
-    """The trials as studies: each group of lanes, and then those that are trained alone."""
+    """The trials as studies: each group of lanes, then those trained alone."""
     groups: dict[str, list[int]] = {}
     for number, config in configs.items():
         groups.setdefault(_beside(config, lanes), []).append(number)
@@ -127,7 +127,7 @@ def _studies(
 
 
 def _beside(config: TrainConfig, lanes: Sequence[str]) -> str:
-    """All settings but those that lanes may have of their own."""
+    """All settings except those that may differ between lanes."""
     return repr(with_settings(config, dict.fromkeys(lanes, 0.0)))
 
 
@@ -152,7 +152,7 @@ def _lanes_study(
 def runs_study(
     models: Mapping[str, TrainConfig], runner: StudyRunner, evaluation: Evaluation | None = None
 ) -> Study:
-    """Trainings of one task as models of a study: runs of their own, or programs of a cluster."""
+    """Trainings of one task as models of a study: separate runs, or programs on a cluster."""
     first = next(iter(models.values()))
     settings = {TASK: Setting(first.env, first.env_options)}
     saves = runner.workers.saves

@@ -1,8 +1,7 @@
-"""Compiled kernels for CPUs, which XLA calls in place of slow loops.
+"""Compiled kernels for CPUs, which XLA calls instead of slow loops.
 
-They are optional: a machine without a C++ compiler runs the same mathematics through XLA.
-`docs/kernels.md` has their speed. `build` compiles them, `call` calls them, and there is a module
-for each recurrence.
+They are optional: without a C++ compiler XLA computes the same mathematics. `docs/kernels.md` has
+their speed. `build` compiles them, `call` calls them, and each recurrence has a module.
 """
 
 import contextlib
@@ -25,26 +24,26 @@ from clew.memory.parts.placement import placed
 Backend = Literal["auto", "kernel", "xla"]
 """What computes a chunk: "kernel", compiled C++, or "xla".
 
-"auto" is the kernel where JAX runs on a processor that has it and all numbers are of one type,
-float32 or float64; else XLA. Both are the same function
-within rounding; only "xla" has forward-mode and second derivatives."""
+"auto" is the kernel where JAX runs on a CPU that has it and all floats have one dtype, float32 or
+float64; otherwise XLA. Both are the same function within rounding; only "xla" has forward-mode and
+second derivatives."""
 
 T = TypeVar("T")
 
-PLACED = "within jax.shard_map they need check_vma=False, and a mesh axes of type Auto"
+PLACED = "within jax.shard_map they need check_vma=False, and mesh axes of type Auto"
 
 BACKENDS = ("auto", "kernel", "xla")
 
 Form = Literal["kernel", "xla", "chunkwise", "associative"]
 """What computes a chunk of ReLiT or AReLiT: two more forms, parallel in time.
 
-"chunkwise" multiplies matrices of some steps at a time, see `clew.memory.parts.chunkwise`;
+"chunkwise" uses matrix products over several steps at a time, see `clew.memory.parts.chunkwise`;
 "associative" is `clew.memory.parts.scans.linear_scan` over the states of all steps."""
 
 RecurrenceBackend = Literal["auto", Form]
-"""A `Form`, or "auto": the kernel where there is one, else the parallel form on an accelerator,
-and "xla" on a processor. All are the same function within rounding; all but "kernel" have
-forward-mode and second derivatives."""
+"""A `Form`, or "auto": the kernel where there is one, otherwise the parallel form on an accelerator
+and "xla" on a CPU. All are the same function within rounding; all but "kernel" have forward-mode
+and second derivatives."""
 
 _ALLOWED = contextvars.ContextVar("clew_kernels_allowed", default=True)
 _ASKED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
@@ -53,10 +52,10 @@ _ASKED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
 
 
 def uses_kernel(backend: Backend, *arrays: Any) -> bool:
-    """Whether a kernel is to be used, on JAX's default platform.
+    """Whether a kernel should be used, on JAX's default platform.
 
     Args:
-        arrays: trees of arrays; those of floats are what the kernel would read.
+        arrays: trees of arrays; the kernel would read the float arrays among them.
 
     Raises:
         UserError: for "kernel" where there is none, with the reason.
@@ -97,7 +96,7 @@ def choose_form(backend: RecurrenceBackend, *arrays: Any, parallel: Form = "chun
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """What is traced meanwhile goes through XLA alone, for those who read the traced program."""
+    """Functions traced in this context use XLA alone, for readers of the traced program."""
     token = _ALLOWED.set(False)
     try:
         yield
@@ -115,10 +114,10 @@ def why_not() -> str:
 
 @functools.cache
 def _warn(reason: str) -> None:
-    """Says once that there are no kernels; workers leave it to the process that started them."""
+    """Warns once that there are no kernels; workers leave that to the process that started them."""
     if reason != SWITCHED_OFF and multiprocessing.parent_process() is None:
         shown = textwrap.shorten(reason, 300)
-        warnings.warn(f"XLA computes in place of clew's kernels: {shown}", stacklevel=1)
+        warnings.warn(f"XLA is used instead of clew's kernels: {shown}", stacklevel=1)
 
 
 def _wrong_types(arrays: Any) -> str:
@@ -127,21 +126,21 @@ def _wrong_types(arrays: Any) -> str:
     floats = sorted(str(x) for x in types if jnp.issubdtype(x, jnp.inexact))
     if not floats or (len(floats) == 1 and floats[0] in TYPES):
         return ""
-    return f"the kernels read one type, {' or '.join(TYPES)}, and here is {', '.join(floats)}"
+    return f"the kernels need one dtype, {' or '.join(TYPES)}, got {', '.join(floats)}"
 
 
 def provenance() -> str:
-    """What this process has found, for the record of a run; empty if nothing has asked."""
+    """The kernels' hash, or why there are none, for a run's record; empty if nothing has asked."""
     if not register.cache_info().currsize:
         return ""
     return register() or source_hash()
 
 
 def provenance_of(build: Callable[[], T]) -> tuple[T, str]:
-    """What is built, and what it found, whatever else this process has built; see `provenance`.
+    """Builds something, and returns it with its own `provenance`, not that of other builds.
 
     Args:
-        build: builds a memory, or an agent with one; it asks for its kernels then, if it has any.
+        build: builds a memory, or an agent with one; building asks for its kernels, if it has any.
     """
     asked: list[str] = []
     token = _ASKED.set(asked)

@@ -1,6 +1,6 @@
-"""Compiles the kernels ahead of their first use: python -m clew.memory.kernels.
+"""Compiles the kernels before their first use: python -m clew.memory.kernels.
 
-Ends with 1 and the reason where there are none.
+Exits with 1 and the reason if there are none.
 """
 
 import sys

@@ -28,22 +28,22 @@ _FLAGS = (
 _FOR_THIS_PROCESSOR = ("-march=native", "-mprefer-vector-width=512")
 _LONGEST = 300.0  # seconds that a compiler may take
 SWITCHED_OFF = "CLEW_KERNELS is 0"
-"""The reason of those who want no kernels."""
+"""The reason given when the user has switched the kernels off."""
 _LARGEST = 2**26  # bytes that a library may have; one has 1.4 MB
 _UNFINISHED = "building-"
 
 
 class NotBuilt(Exception):
-    """Why there are no kernels, in words."""
+    """Why there are no kernels."""
 
 
 def load_kernels() -> ctypes.CDLL:
     """The shared library of kernels, compiled if it is not in the cache.
 
-    The cache is ~/.cache/clew/kernels, or `kernels` in CLEW_CACHE_DIR. A library's name is
-    a hash of its sources, the compiler and its flags, JAX's headers and the processor, and its
-    SHA-256. One that has another digest is removed and compiled again: to load what was cut short
-    kills the process.
+    The cache is ~/.cache/clew/kernels, or `kernels` in CLEW_CACHE_DIR. A library's name is a hash
+    of its sources, the compiler and its flags, JAX's headers and the processor, and its SHA-256.
+    One whose digest differs is removed and compiled again, since loading a truncated library kills
+    the process.
 
     Raises:
         NotBuilt: without a C++ compiler (c++, g++ or clang++, or what CXX says), if it fails, if
@@ -62,7 +62,7 @@ def load_kernels() -> ctypes.CDLL:
 
 
 def source_hash() -> str:
-    """Of everything that decides what the kernels compute."""
+    """A hash of everything that decides what the kernels compute."""
     digest = hashlib.sha256()
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -80,7 +80,7 @@ def find_compiler() -> list[str]:
         try:
             return shlex.split(wanted)
         except ValueError as error:
-            raise NotBuilt(f"CXX is {wanted!r}, which is no command: {error}") from error
+            raise NotBuilt(f"CXX is {wanted!r}, which is not a command: {error}") from error
     for name in ("c++", "g++", "clang++"):
         path = shutil.which(name)
         if path:
@@ -104,10 +104,10 @@ def _fingerprint(compiler: list[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """Where the kernels of this machine are kept, where nobody else may write; see `load_kernels`.
+    """The folder of this machine's kernels, where nobody else may write; see `load_kernels`.
 
     Raises:
-        NotBuilt: if it cannot be made, or others may write there.
+        NotBuilt: if it cannot be created, or others may write there.
     """
     base = Path(os.environ.get("CLEW_CACHE_DIR") or "~/.cache/clew")
     try:
@@ -117,7 +117,7 @@ def cache_folder() -> Path:
     except RuntimeError as error:
         raise NotBuilt("there is no home folder to keep them in: set CLEW_CACHE_DIR") from error
     except OSError as error:
-        raise NotBuilt(f"{base} cannot be made: {error}") from error
+        raise NotBuilt(f"{base} cannot be created: {error}") from error
     if not is_own(found):
         raise NotBuilt(
             f"others may write to {folder} (owner {found.st_uid}, mode {found.st_mode & 0o777:o}), "
@@ -127,14 +127,14 @@ def cache_folder() -> Path:
 
 
 def is_own(found: os.stat_result) -> bool:
-    """Whether only this user and the system's can have written there; not known on Windows."""
+    """Whether only this user and root can have written there; not known on Windows."""
     if os.name != "posix":
         return True
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Removes what builds have left that were killed."""
+    """Removes what killed builds have left behind."""
     for path in folder.glob(f"{_UNFINISHED}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > 2 * _LONGEST:
@@ -142,7 +142,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 def _find_whole(folder: Path, fingerprint: str) -> Path | None:
-    """A whole library; whatever else has its name is removed.
+    """An intact library; any other file with its name is removed.
 
     Raises:
         NotBuilt: if that is impossible.
@@ -160,7 +160,8 @@ def _find_whole(folder: Path, fingerprint: str) -> Path | None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether it is a file that nobody else can have written, with the digest in its name."""
+    """Whether it is a file that nobody else can have written, and its digest is the one in its
+    name."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or not is_own(found) or found.st_size > _LARGEST:
@@ -171,7 +172,8 @@ def _is_whole(path: Path) -> bool:
 
 
 def _build(compiler: list[str], folder: Path, fingerprint: str) -> Path:
-    """Compiles under another name and moves into place, as several processes may be at it."""
+    """Compiles under another name and moves it into place, as several processes may do so at
+    once."""
     if sys.stderr.isatty():
         print("Compiling clew's kernels, once for this machine (20 s) ...", file=sys.stderr)
     main = ("-isystem", jax.ffi.include_dir(), str(SOURCES / "kernels.cc"))
@@ -181,7 +183,7 @@ def _build(compiler: list[str], folder: Path, fingerprint: str) -> Path:
         raise NotBuilt(f"{folder} cannot be written to: {error}") from error
     os.close(handle)
     try:
-        # A compiler that does not know the processor's flags gets along without them.
+        # A compiler that does not know the processor's flags can do without them.
         for more in (_FOR_THIS_PROCESSOR, ()):
             command = [*compiler, *_FLAGS, *more, *main, "-o", name]
             run = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST)
@@ -196,7 +198,7 @@ def _build(compiler: list[str], folder: Path, fingerprint: str) -> Path:
 
 
 def _keep(unfinished: Path, name: str) -> Path:
-    """Gives a library its name, with its digest, once all of it is on the disk."""
+    """Gives a library its name, with its digest, once it is fully written to disk."""
     with unfinished.open("rb+") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
         os.fsync(file.fileno())

@@ -20,20 +20,20 @@ _KERNELS = (
     *("lstm_forward", "lstm_backward", "gru_forward", "gru_backward"),
 )
 TYPES = ("float32", "float64")
-"""What the numbers of a call may be, all of them alike."""
+"""The dtypes that a call may have; all its floats have the same one."""
 _NAMES = tuple(f"clew_{name}_{kind}" for name in _KERNELS for kind in TYPES)
 
 
 @functools.cache
 def register() -> str:
-    """Registers the kernels with JAX, once a process; the reason if that is impossible, else ""."""
+    """Registers the kernels with JAX, once per process; returns the reason if it fails, else ""."""
     try:
         library = load_kernels()
         capsules = {name: jax.ffi.pycapsule(getattr(library, name)) for name in _NAMES}
     except NotBuilt as reason:
         return str(reason)
     except AttributeError as error:
-        return f"the compiler's library has not all of the kernels: {error}"
+        return f"the compiled library lacks some of the kernels: {error}"
     for name, capsule in capsules.items():
         jax.ffi.register_ffi_target(_target(name), capsule, platform="cpu")
     return ""
@@ -47,16 +47,16 @@ def call(
     in_place: dict[int, int] | None = None,
     **attributes: Any,
 ) -> Any:
-    """Calls a kernel; `results` are its outputs' shapes and types, leading axes are batched.
+    """Calls a kernel; `results` are its outputs' shapes and dtypes, leading axes are batched.
 
     Args:
-        name: which one, without "clew_" and the type of its numbers.
+        name: the kernel's name, without "clew_" and its dtype.
         results: as `jax.ffi.ffi_call` takes them.
-        arguments: arrays; the first one's type is that of all floating-point numbers.
-        shared: whether the kernel itself lends an argument that is not batched to the whole
-            batch; else such an argument is repeated.
-        in_place: arguments to the results that take over their memory, by number; XLA copies
-            an argument first where something else reads it later.
+        arguments: arrays; all floats have the dtype of the first one.
+        shared: whether the kernel itself shares an unbatched argument across the batch; otherwise
+            such an argument is repeated.
+        in_place: maps arguments to the results that reuse their memory, by number; XLA copies an
+            argument first where something else reads it later.
         attributes: floats, and tuples of floats.
     """
     constants = {key: np.asarray(value, np.float64) for key, value in attributes.items()}
@@ -71,15 +71,15 @@ def call(
 
 
 def shapes_of(*arrays: Array) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Results that are like these arrays."""
+    """Results with the shapes and dtypes of these arrays."""
     return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
 
 
 def require_shapes(inputs: Any) -> None:
-    """Refuses arrays that do not fit together, beyond whose ends a kernel would read and write.
+    """Refuses arrays that do not fit together; a kernel would read and write beyond their ends.
 
     Args:
-        inputs: a named tuple of arrays, whose annotations name their axes.
+        inputs: a named tuple of arrays whose annotations name their axes.
 
     Raises:
         UserError: naming the array, its shape and its axes.
@@ -100,7 +100,7 @@ _alongside_p = Primitive("alongside")
 
 
 def alongside(x: Array, *others: Array) -> Array:
-    """x, repeated along every batch axis that one of the others has: a result has them all."""
+    """x, repeated along every batch axis of the others, since a result has all of them."""
     return _alongside_p.bind(x, *others)
 
 

@@ -18,14 +18,14 @@ _APART = {"lstm": 0, "gru": 1}
 
 
 def gate_columns(kernel: CellKernel, weight: Float[Array, "size gates"]) -> tuple[slice, ...]:
-    """The columns of each array in which a kernel wants the products of the inputs."""
+    """The columns of each array in which a kernel expects the products of the inputs."""
     size, gates = weight.shape
     joint = gates - _APART[kernel] * size
     return (slice(joint), slice(joint, gates)) if joint < gates else (slice(gates),)
 
 
 class CellInputs(NamedTuple):
-    """What the recurrence of a chunk starts from."""
+    """The inputs of a chunk's recurrence."""
 
     weight: Float[Array, "size gates"]
     """U, of the recurrent product h U."""
@@ -39,12 +39,12 @@ class CellInputs(NamedTuple):
 
 
 class CellRun(NamedTuple):
-    """What comes of a chunk."""
+    """The results of a chunk."""
 
     outputs: Float[Array, "time size"]
     last: State
     kept: Any
-    """What the backward pass needs besides."""
+    """What else the backward pass needs."""
 
 
 class CellGradients(NamedTuple):

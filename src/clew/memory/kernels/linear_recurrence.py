@@ -1,9 +1,8 @@
 """ReLiT's and AReLiT's recurrences over a chunk, through kernels that recompute their states.
 
-Forward, one pass over time with the state in the processor's first cache: AReLiT's vectors, or four
-rows at a time of ReLiT's matrix, none of which depends on another. Backward, the states are run
-again, from every 16th of them that is kept meanwhile for one head; nothing of the size of
-time x state is ever held.
+The forward pass goes over time once, with the state in the processor's L1 cache: AReLiT's vectors,
+or four independent rows of ReLiT's matrix at a time. The backward pass recomputes the states from
+every 16th one, which is kept for one head at a time; nothing of size time x state is ever held.
 """
 
 from typing import Any, NamedTuple
@@ -15,12 +14,12 @@ from clew.memory.kernels.call import call, require_shapes, shapes_of
 
 
 class ReLiTInputs(NamedTuple):
-    """What ReLiT's recurrence of a chunk starts from, for all heads."""
+    """The inputs of ReLiT's recurrence over a chunk, for all heads."""
 
     products: Float[Array, "time 5 heads head"]
     """Key, query, value, beta and gamma, before their relu or sigmoid."""
     maps: Float[Array, "time 3 heads eta"]
-    """Those of key, query and gamma, likewise."""
+    """The maps of key, query and gamma, likewise."""
     starts: Bool[Array, " time"]
     matrix: Float[Array, "heads head eta head"]
     normaliser: Float[Array, "heads eta head"]
@@ -34,10 +33,10 @@ class ReLiTConstants(NamedTuple):
 
 
 class AReLiTInputs(NamedTuple):
-    """What AReLiT's recurrence of a chunk starts from, for all heads."""
+    """The inputs of AReLiT's recurrence over a chunk, for all heads."""
 
     products: Float[Array, "time 5 heads head"]
-    """As of ReLiT."""
+    """As in `ReLiTInputs`."""
     maps: Float[Array, "time 3 heads eta"]
     cosines: Float[Array, "time rows"]
     starts: Bool[Array, " time"]
@@ -47,7 +46,7 @@ class AReLiTInputs(NamedTuple):
 
 
 class AReLiTConstants(NamedTuple):
-    """Of the readout, see `clew.memory.arelit.ApproximateLinearAttention`."""
+    """Constants of the readout, see `clew.memory.arelit.ApproximateLinearAttention`."""
 
     weights: tuple[float, ...]
     scale: float
@@ -84,7 +83,7 @@ def _forward(name: str, constants: Any, inputs: Any) -> tuple[Chunk, Any]:
 
 
 def _backward(name: str, constants: Any, inputs: Any, cotangents: Any) -> tuple[Any]:
-    """Gradients of products, maps and state, which are the first two inputs and the last two."""
+    """Gradients of products, maps and state: the first two inputs and the last two."""
     results = shapes_of(*inputs[:2], *inputs[-2:])
     gradients = call(f"{name}_backward", results, *inputs, *cotangents, **constants._asdict())
     nothing = [None] * (len(inputs) - len(results))

@@ -1,8 +1,8 @@
-"""The matrix recurrence over a chunk, through a kernel that computes its states again.
+"""The matrix recurrence over a chunk, through a kernel that recomputes its states.
 
-Forward, one pass over time with four rows of the state at a time in the processor's first cache,
-none of which depends on another. Backward, the states are run again, from every 16th of them that
-is kept meanwhile for one head; nothing of the size of time x state is ever held.
+The forward pass goes over time with four independent rows of the state at a time, in the
+processor's L1 cache. The backward pass recomputes the states from every 16th one, which is kept for
+one head at a time; nothing of size time x state is ever held.
 """
 
 from typing import Any, NamedTuple
@@ -14,10 +14,10 @@ from clew.memory.kernels.call import call, require_shapes, shapes_of
 
 
 class MatrixArrays(NamedTuple):
-    """What the recurrence of a chunk reads, see `clew.memory.parts.matrix_recurrence`.
+    """The inputs of a chunk's recurrence, see `clew.memory.parts.matrix_recurrence`.
 
-    Without a delta rule there is no rate, and where nothing is erased no `erased` and no `share`:
-    their last axis has no numbers then.
+    Without a delta rule there is no rate, and where nothing is erased there is no `erased` and no
+    `share`: their last axis is then empty.
     """
 
     query: Float[Array, "time heads key"]

@@ -1,4 +1,4 @@
-"""Attention over a window through kernels that hold no scores: a chunk of it, and one step."""
+"""Attention over a window through kernels that store no scores: for a chunk, and for one step."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from clew.memory.parts.softmax import softmax
 
 
 class WindowInputs(NamedTuple):
-    """What a chunk's attention starts from, for all heads."""
+    """The inputs of a chunk's attention, for all heads."""
 
     queries: Float[Array, "time heads head"]
     """Without biases, and not scaled."""
@@ -25,7 +25,7 @@ class WindowInputs(NamedTuple):
     position: Int[Array, ""]
     length: Int[Array, ""]
     counts: Int[Array, " time"]
-    """How many steps each query sees, itself among them."""
+    """How many steps each query sees, including its own."""
     distances: Float[Array, "heads far head"]
     """Projected, from 0; `far` is 0 without relative positions."""
     content_bias: Float[Array, "heads head"]
@@ -33,7 +33,7 @@ class WindowInputs(NamedTuple):
 
 
 class RingInputs(NamedTuple):
-    """What a single query's attention starts from, for all heads."""
+    """The inputs of a single query's attention, for all heads."""
 
     query: Float[Array, "heads head"]
     keys: Float[Array, "heads slots head"]
@@ -51,8 +51,8 @@ class RingInputs(NamedTuple):
 def read_window(inputs: WindowInputs) -> Float[Array, "time heads head"]:
     """`WindowAttention` over a chunk, between its products.
 
-    Forward, 32 queries at a time against just the keys that one of them sees. Backward, their
-    weights are computed again; nothing of the size of time x keys is ever held.
+    The forward pass takes 32 queries at a time with just the keys that any of them sees. The
+    backward pass recomputes their weights; nothing of size time x keys is ever held.
     """
     require_shapes(inputs)
     queries = inputs.queries
@@ -77,9 +77,9 @@ read_window.defvjp(_forward, _backward)
 
 @jax.custom_jvp
 def read_ring(inputs: RingInputs) -> Float[Array, "heads head"]:
-    """`WindowAttention` of one query over the ring that it was written into.
+    """`WindowAttention` of one query over the ring that its input was written into.
 
-    Its derivatives, of which acting needs none, are those of `attend_ring`.
+    Its derivatives, which acting does not need, are those of `attend_ring`.
     """
     require_shapes(inputs)
     (result,) = shapes_of(inputs.query)
@@ -99,9 +99,9 @@ def attend_ring(
     """The same through XLA, for all of `WindowAttention`.
 
     Args:
-        inputs: as of `read_ring`.
-        own_key: what the newest slot's key has beside that of the ring.
-        own_value: likewise of its value.
+        inputs: as in `read_ring`.
+        own_key: what is added to the newest slot's key in the ring.
+        own_value: likewise for its value.
     """
     slots, scale = inputs.keys.shape[1], 1.0 / math.sqrt(inputs.query.shape[-1])
     distance = (inputs.at - jnp.arange(slots)) % slots

@@ -1,4 +1,4 @@
-"""The random inputs that the laws are checked with."""
+"""The random inputs with which the laws are checked."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class Cases:
     """The random numbers of a check: `CASES` runs at a time, and a state to start them from.
 
     Args:
-        memory: what is checked, in this precision already.
+        memory: the memory to check, already in this precision.
         precision: of all numbers.
         lengths: of chunks, from the shortest to the longest.
         tolerances: of values and of gradients.
@@ -64,7 +64,7 @@ class Cases:
         self.fresh = self.warm = many(self.state, CASES)
 
     def warm_up(self, seed: int) -> None:
-        """Begins with new random numbers, and draws `warm`, states in the middle of an episode."""
+        """Starts from new random numbers, and draws `warm`, states in the middle of an episode."""
         self.random = np.random.default_rng(seed)
         time = self.scan_length
         weights = np.zeros((CASES, time, self.memory.output_size), self.dtype)
@@ -82,10 +82,10 @@ class Cases:
         return self.normal(CASES, time, self.columns)
 
     def nudged(self, inputs: np.ndarray) -> list[np.ndarray]:
-        """Observations with other last bits: rounding of some operations, as far as it can go.
+        """Observations whose last bits differ: the largest effect of some rounded operations.
 
-        In four ways, since one way may by chance leave alone what another moves: a direction, the
-        opposite, and both at other steps.
+        There are four versions, since one may by chance not affect what another does: a direction,
+        its opposite, and both at other steps.
         """
         size = 8 * np.finfo(self.dtype).eps
         signs = np.sign(self.random.standard_normal(inputs.shape))
@@ -153,16 +153,16 @@ class Cases:
     def refresh(
         self, memory: AbstractMemory, state: State, cotangent: Any = None
     ) -> tuple[State, Any]:
-        """The states, rebuilt for a memory's parameters, and what flows back.
+        """The states, rebuilt for a memory's parameters, and their gradients.
 
         Args:
-            memory: whose parameters count.
+            memory: the memory whose parameters are used.
             state: leaves [case, ...].
             cotangent: of the float leaves of the rebuilt states; zeros by default.
 
         Returns:
-            The rebuilt states; gradients of parameters, states and observations, of which there are
-            none.
+            The rebuilt states; gradients of parameters, states and observations (there are none of
+            these).
         """
         cotangent = zero_floats(state) if cotangent is None else cotangent
         xs = np.zeros((CASES, 0, memory.input_size), self.dtype)
@@ -173,7 +173,7 @@ class Cases:
 
 
 def poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:
-    """The first rows all NaN, infinite or huge; whole numbers as large as they can be."""
+    """The array with its first rows all NaN, infinite or huge; integers as large as possible."""
     bad = array.copy()
     for row, value in enumerate(poison):
         if np.iscomplexobj(array):
@@ -186,7 +186,8 @@ def poisoned(array: np.ndarray, poison: list[float]) -> np.ndarray:
 
 
 def masked(run: Run, outputs: np.ndarray, inputs: np.ndarray | None) -> Run:
-    """A run whose outputs (and input gradients) count only where the masks [case, time] say."""
+    """A run whose outputs (and input gradients) count only where the masks [case, time] are
+    true."""
     run = run._replace(output=np.where(outputs[..., None], run.output, 0.0))
     if inputs is None:
         return run

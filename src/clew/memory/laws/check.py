@@ -1,4 +1,4 @@
-"""The laws that every memory obeys, and `check`, which runs them on any memory.
+"""The laws that every memory obeys, and `check`, which tests any memory against them.
 
 A law says that two ways of computing the same thing agree, in values and in gradients with
 respect to parameters, inputs and the initial state. `docs/laws.md` argues each law and the
@@ -31,33 +31,35 @@ def check(
     gradient_tolerance: float | None = None,
     raise_on_failure: bool = True,
 ) -> LawReport:
-    """Runs every law on a memory, for every length and pattern of starts.
+    """Tests a memory against every law, for every length and pattern of starts.
 
     Deviations are relative: |actual - expected| / max |expected| of the same array, with a floor
     that `docs/laws.md` states, and infinite where a number is not finite. States are compared by
-    what they do: every run goes on for some further observations.
+    their effect: every run continues for some more observations.
 
-    A law counts as broken if two draws of the random numbers break it: rounding may, once in some
-    hundred checks, put one number on the other side of a kink (relu) in one of two equal runs.
+    A law counts as broken only if two draws of the random numbers break it: about once in some
+    hundred checks, rounding puts one number on the other side of a kink (relu) in one of two equal
+    runs.
 
     Args:
-        memory: the memory to examine, of any class.
-        key: randomness of inputs, starts and cotangents; the same numbers every time by default.
+        memory: the memory to check, of any class.
+        key: random key for inputs, starts and cotangents; the default gives the same numbers every
+            time.
         lengths: chunk lengths to unroll.
-        precision: "float64" runs the same functions with parameters, inputs and states cast, so
-            that rounding is out of the way; for memories that name no float type inside.
+        precision: "float64" casts parameters, inputs and states, so that rounding does not matter;
+            for memories that name no float dtype inside.
         value_tolerance: largest deviation allowed in outputs; `TOLERANCES` by default.
         gradient_tolerance: largest deviation allowed in gradients; `TOLERANCES` by default.
-        raise_on_failure: if False, the report is returned even if a law is broken.
+        raise_on_failure: if False, returns the report even if a law is broken.
 
     Raises:
-        LawBroken: naming the first law broken, where and by how much.
-        UserError: if this is no memory, its state has anything but numbers, or `lengths` is empty
-            or holds anything but integers of at least 1.
+        LawBroken: naming the first broken law, where it breaks and by how much.
+        UserError: if this is not a memory, its state holds anything but numbers, or `lengths` is
+            empty or holds anything but integers of at least 1.
     """
     if not isinstance(memory, AbstractMemory):
         raise UserError(
-            f"the laws are of one memory with its weights: give an instance, such as "
+            f"the laws are checked on one memory with its weights: give an instance, such as "
             f"clew.make_memory(...), got {one_line(memory)}"
         )
     if isinstance(lengths, int):
@@ -105,7 +107,7 @@ def _draw(cases: Cases, seed: int) -> LawReport:
 
 
 def _check_metrics(cases: Cases, length: int, record: LawRecorder) -> None:
-    """`unroll`, which the other laws do not run: what they run is `unroll_with_metrics`."""
+    """Checks `unroll`; the other laws run `unroll_with_metrics` instead."""
     time = length + CONTINUATION
     xs, starts, weights = cases.draw(time)
     data = (cases.warm, xs, starts, cases.of_outputs(weights))
@@ -165,7 +167,7 @@ def _check_reset(cases: Cases, length: int, record: LawRecorder) -> None:
     weights = weights * live[..., None]
     poison = {"NaN": np.nan, "infinity": np.inf, "-1e30": -1e30}
     state = jax.tree.map(lambda a: poisoned(a, [*poison.values()]), cases.warm)
-    # The same episodes from the fresh state, no start flag needed: moved to the front.
+    # The same episodes from the fresh state, moved to the front: they need no start flag.
     order = (time + at[:, None]) % length
     rows = np.arange(CASES)[:, None]
     back = (time - at[:, None]) % length
@@ -184,7 +186,7 @@ def _check_reset(cases: Cases, length: int, record: LawRecorder) -> None:
 
 
 def _through_init_state(cases: Cases, run: Run) -> Run:
-    """A run from `init_state()` whose gradient goes on into the parameters behind that state."""
+    """A run from `init_state()` whose gradient continues into the parameters behind that state."""
     if not jax.tree.leaves(run.state):
         return run
     more = cases.programs.pull_init_state(cases.memory, run.state)
@@ -237,9 +239,9 @@ def _learned_alone(
 def _stepped_alone(
     cases: Cases, members: list[State], starts: np.ndarray, together: Run, xs: np.ndarray
 ) -> Run:
-    """Steps, one member after the other, with the gradients of all together.
+    """Steps, one member after the other, with the joint gradients of all.
 
-    Nobody differentiates acting, so outputs alone are compared.
+    Acting is not differentiated, so only outputs are compared.
     """
     data = zip(members, xs, starts, strict=True)
     ys = [cases.programs.scan_one(cases.memory, *member)[1] for member in data]
@@ -248,7 +250,7 @@ def _stepped_alone(
 
 
 def _pieces(length: int, shorter: list[int]) -> list[int]:
-    """A cut of a chunk into lengths that are compiled already, long and short ones mixed."""
+    """Cuts a chunk into lengths that are already compiled, long and short ones mixed."""
     if not shorter:
         return [length // 2, length - length // 2] if length > 1 else [length]
     pieces, rest = [], length

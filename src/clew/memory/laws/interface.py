@@ -1,4 +1,4 @@
-"""The first law, without running a memory: what its functions return."""
+"""The first law, checked without running a memory: what its functions return."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,14 +14,14 @@ from clew.memory.laws.report import LawRecorder
 
 
 def check_interface(memory: AbstractMemory, state: State, dtype: Any, record: LawRecorder) -> bool:
-    """Whether a memory's functions give what the interface promises.
+    """Whether a memory's functions return what the interface promises.
 
-    Types count: a state that changes its own cannot be carried by a compiled loop, and what does
-    not say so in words would be an error from within JAX.
+    Dtypes count: a compiled loop cannot carry a state that changes its dtype, and without this
+    check the error would come from within JAX.
     """
     record.add("interface", 0, "init_state", _changes(memory))
     for name, (length, call) in _calls(memory, state, dtype).items():
-        # What is wrong in a step is mostly wrong in a chunk too, and said of the step first.
+        # A mistake in a step is mostly a mistake in a chunk too; report it for the step first.
         if record.report.passed:
             wrong = next(iter(_wrong(memory, name, call, state, dtype)), "")
             record.add("interface", length, name, wrong)
@@ -31,7 +31,7 @@ def check_interface(memory: AbstractMemory, state: State, dtype: Any, record: La
 def _calls(
     memory: AbstractMemory, state: State, dtype: Any
 ) -> dict[str, tuple[int, Callable[[], tuple]]]:
-    """Every function of the interface on zeros, behind how many observations it reads."""
+    """Every function of the interface on zeros, after the number of observations it reads."""
     xs, starts = jnp.zeros((2, memory.input_size), dtype), jnp.zeros(2, bool)
     return {
         "step": (1, lambda: memory.step(state, xs[0], starts[0])),
@@ -44,7 +44,7 @@ def _calls(
 def _wrong(
     memory: AbstractMemory, name: str, call: Callable[[], tuple], state: State, dtype: Any
 ) -> Iterator[str]:
-    """What is wrong with the values that a function returns, in words."""
+    """Describes what is wrong with the values that a function returns."""
     try:
         returned = eqx.filter_eval_shape(call)
     except Exception as error:
@@ -74,14 +74,14 @@ def _wrong(
 
 
 def has_own_metrics(memory: AbstractMemory) -> bool:
-    """Whether it has an `unroll_with_metrics` of its own, beside `unroll`."""
+    """Whether it defines its own `unroll_with_metrics`, beside `unroll`."""
     return type(memory).unroll_with_metrics is not AbstractMemory.unroll_with_metrics
 
 
 def require_interface(memory: AbstractMemory) -> None:
     """Refuses a memory whose `step` or `unroll` breaks the interface, before anything is compiled.
 
-    Only shapes are computed; `memory` may consist of shapes itself.
+    Only shapes are computed; `memory` may itself consist of shapes.
 
     Raises:
         UserError: saying what is wrong.
@@ -98,8 +98,8 @@ def require_interface(memory: AbstractMemory) -> None:
     eqx.filter_eval_shape(look, memory)
     if wrong:
         raise UserError(
-            f"{type(memory).__name__} is no memory to train: {wrong[0].rstrip(',')}; clew check "
-            "says what else is wrong with it"
+            f"{type(memory).__name__} cannot be trained: {wrong[0].rstrip(',')}; clew check "
+            "lists everything that is wrong with it"
         )
 
 
@@ -109,12 +109,12 @@ def _unlike(what: str, array: Any, shape: tuple[int, ...], dtype: Any) -> Iterat
     if dtype is not None and array.dtype != dtype:
         yield f"{what} has type {array.dtype.name}, not {np.dtype(dtype).name} as the observations,"
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        yield f"{what} has type {array.dtype.name}, which is no float,"
+        yield f"{what} has type {array.dtype.name}, which is not a float type,"
 
 
 def _changes(memory: AbstractMemory) -> str:
-    """What is wrong with the initial state, in words."""
+    """Describes what is wrong with the initial state."""
     first, again = (jax.tree.leaves(memory.init_state()) for _ in range(2))
     if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True)):
         return ""
-    return "the initial state is another one every time,"
+    return "the initial state is different every time,"

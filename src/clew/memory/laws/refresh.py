@@ -1,7 +1,7 @@
-"""The law of `refresh`: what a state caches is what the present parameters would have left.
+"""The law of `refresh`: what a state caches is what the current parameters would have left.
 
-Which arrays those are is found out by trying. An array of the state is *rebuilt* if `refresh` gives
-it back whatever it is replaced by, from others that are its *sources*.
+Trials find out which arrays those are. An array of the state is *rebuilt* if `refresh` restores it
+whatever it is replaced by; the arrays that it is restored from are its *sources*.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ from clew.memory.laws.runs import (
 
 DIRECTIONS = 3
 STEPS = {"float32": (1e-2, 3e-3), "float64": (1e-5,)}
-"""Of the central differences, relative to the size of what they move; the nearer one counts, since
-a long one may pass a kink of a relu, and a short one is rounding."""
+"""Steps of the central differences, relative to the size of what they move. The nearer result
+counts, since a long step may pass a kink of a relu, and a short one is dominated by rounding."""
 ALLOWED = {"float32": 2e-2, "float64": 1e-5}
-"""How far a derivative may be from the central difference, in single precision found to 0.1 %."""
+"""How far a derivative may be from the central difference; 0.1 % was found in single precision."""
 
 
 def check_refresh(cases: Cases, record: LawRecorder) -> None:
@@ -48,7 +48,7 @@ def check_refresh(cases: Cases, record: LawRecorder) -> None:
             record.add("refresh", 0, "changed parameters", f"{place},")
         else:
             record.report.warnings.append(place)
-    cases.random = random  # the draws of other laws do not depend on this question
+    cases.random = random  # the draws of other laws do not depend on this one
 
 
 def _check_same(cases: Cases, probe: "_Probe", record: LawRecorder) -> None:
@@ -63,19 +63,20 @@ def _check_same(cases: Cases, probe: "_Probe", record: LawRecorder) -> None:
 
 
 def _check_gradients(probe: "_Probe", record: LawRecorder) -> None:
-    """The derivative of an output by way of `refresh` in some directions, by differences too."""
+    """Compares the derivative of an output through `refresh` with differences, in some
+    directions."""
     allowed = ALLOWED[probe.precision]
     for number in range(DIRECTIONS):
         deviation = probe.derivative()
         wrong = f"the gradient that passes refresh is off by {deviation:.2g} of its size,"
         name = f"an output after refresh, direction {number}, against differences"
-        # Recorded as a share of what is allowed, since differences have an error of their own.
+        # Recorded as a share of what is allowed, since differences have their own error.
         share = record.tolerances["gradient"] * deviation / allowed
         record.add("refresh", 1, name, "" if deviation <= allowed else wrong, gradient=share)
 
 
 def _check_changed(probe: "_Probe", record: LawRecorder) -> None:
-    """After a change of one parameter: as if the episode had been read with it."""
+    """After a change of one parameter, the state is as if the episode had been read with it."""
     for name, changed in probe.changes():
         value, stale = probe.stale(changed)
         wrong = f"the state's {stale} after refresh" if stale else ""
@@ -84,7 +85,7 @@ def _check_changed(probe: "_Probe", record: LawRecorder) -> None:
 
 
 class _Probe:
-    """What can be asked of a memory's `refresh`; the programs are those of the other laws."""
+    """What can be tested about a memory's `refresh`, with the programs of the other laws."""
 
     def __init__(self, cases: Cases):
         self.cases, self.memory = cases, cases.memory
@@ -100,14 +101,15 @@ class _Probe:
         self._find_sources()
 
     def rebuilds(self) -> bool:
-        """Whether `refresh` does anything, be it to gradients alone."""
+        """Whether `refresh` does anything, even if only to gradients."""
         pairs = zip(*map(jax.tree.leaves, self._gradients()), strict=True)
         return any(self.reads) or not all(np.array_equal(a, b) for a, b in pairs)
 
     def unread(self) -> list[int]:
-        """The arrays of floats that are carried on and of no use: no run reads them, nor `refresh`.
+        """The float arrays that are carried on but useless: neither a run nor `refresh` reads them.
 
-        A layer may begin shut, as ReZero's do. So all parameters are moved from where they start.
+        All parameters are moved away from their start, since a layer may begin closed, as in
+        ReZero.
         """
         memory, warm = moved(self.memory, 0.3, self.cases.random), self.cases.warm
         weights = self.cases.normal(*self.xs.shape[:2], self.cases.columns)
@@ -125,10 +127,11 @@ class _Probe:
         ]
 
     def has_a_cache_beside(self, i: int) -> bool:
-        """Whether an array that nothing reads was kept for a cache that stays as it was made.
+        """Whether an array that nothing reads was kept for a cache that is never rebuilt.
 
-        Such as what keys were made of: both only gain rows, and a parameter changes the keys alone.
-        Without one the array is a waste, and nothing that the memory computes is wrong.
+        For example the inputs of cached keys: both only gain rows, and a parameter changes the keys
+        alone. Without such a cache the array is a waste, but nothing that the memory computes is
+        wrong.
         """
         caches = [
             j
@@ -194,10 +197,10 @@ class _Probe:
             yield jax.tree_util.keystr(path), eqx.combine(changed, static)
 
     def stale(self, changed: AbstractMemory) -> tuple[float, str]:
-        """How far a refreshed state is from one that was read with other parameters.
+        """How far a refreshed state is from one that was read with the changed parameters.
 
-        Compared is what is rebuilt from sources that the change left alone, by what it does to the
-        outputs of a chunk. Returned too is the name of an array that is not as it should be.
+        The arrays that are rebuilt from sources which the change left alone are compared, by their
+        effect on the outputs of a chunk. Also returns the name of an array that is wrong.
         """
         read = self._learn(changed, many(self.cases.state, CASES))[0]
         new = jax.tree.leaves(self.cases.refresh(changed, self.history)[0])
@@ -220,7 +223,8 @@ class _Probe:
         return largest, ""
 
     def _find_sources(self) -> None:
-        """For each array which others `refresh` reads for it, and those of what it rebuilds."""
+        """Finds which arrays `refresh` reads for each array, and the sources of what it
+        rebuilds."""
         before = jax.tree.leaves(self.cases.refresh(self.memory, self.history)[0])
         self.reads: list[set[int]] = [set() for _ in before]
         rebuilt = set()
@@ -244,12 +248,12 @@ class _Probe:
         return bool(np.isin(after, jax.tree.leaves(there)[i]).any())
 
     def _gradients(self) -> tuple[Any, Any]:
-        """Those of some run with respect to the states before it, and before their refresh."""
+        """Gradients of some run with respect to the states before it, and before their refresh."""
         _, (_, through, _) = self.cases.refresh(self.memory, self.cases.warm, self.direct)
         return self.direct, through
 
     def _written_once(self, i: int) -> bool:
-        """Whether a step only moves an array's numbers and adds new ones, as a cache's does."""
+        """Whether a step only moves an array's numbers and adds new ones, as in a cache."""
         there = self._scrambled(self.history, i)
         plain, other = (
             jax.tree.leaves(self._learn(self.memory, s, self.shortest)[0])[i]
@@ -277,6 +281,6 @@ class _Probe:
 
 
 def _dot(gradient: np.ndarray, way: np.ndarray) -> np.ndarray:
-    """The derivative along a way for each case: JAX's gradient of z = x + iy is d/dx - i d/dy."""
+    """The directional derivative of each case: JAX's gradient of z = x + iy is d/dx - i d/dy."""
     product = np.real(wide(gradient) * way)
     return product.reshape(len(product), -1).sum(axis=1)

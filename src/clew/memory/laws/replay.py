@@ -1,7 +1,7 @@
-"""The law of replay: a stored sequence reads as it was read when it was acted on.
+"""The law of replay: a stored sequence is read as it was read while acting.
 
-A learner that replays stores the state before a sequence as `compact` leaves it. With other
-parameters than those that acted the state is stale, more or less: `staleness` says how far.
+A learner that replays stores the state before a sequence as `compact` leaves it. Once the
+parameters differ from those that acted, the state is stale: `staleness` measures how stale.
 """
 
 from functools import partial
@@ -24,8 +24,8 @@ PAST = 64
 
 
 def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
-    """A chunk from a state that was stored, beside the steps of acting; same parameters."""
-    # Numbers of its own, so that other laws' stay, and others in a second draw.
+    """Compares a chunk from a stored state with the steps of acting, for the same parameters."""
+    # Its own random numbers, so that other laws keep theirs; a second draw has others.
     random, cases.random = cases.random, cases.random.spawn(1)[0]
     xs, starts, weights = cases.draw(length)
     starts[:, 0] = False
@@ -36,7 +36,7 @@ def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
     actual = cases.run([(learn, length)], stored, xs, starts, weights)
     steps = partial(cases.run, [(scan_steps, length)], cases.warm)
     expected = steps(xs, starts, weights)
-    # Gradients of what was left out are not those of what was there.
+    # What was left out has other gradients than what was there.
     actual = actual._replace(state=expected.state, output=cases.of_outputs(actual.output))
     names = [f"a chunk of {length} from a stored state, member {b}" for b in range(CASES)]
     near = [partial(steps, x, starts, weights) for x in cases.nudged(xs)]
@@ -45,16 +45,16 @@ def check_replay(cases: Cases, length: int, record: LawRecorder) -> None:
 
 
 def stored_floats(memory: AbstractMemory) -> int:
-    """Numbers that a stored state has; a complex one is two."""
+    """The size of a stored state in floats; a complex number counts as two."""
     compacted = eqx.filter_eval_shape(lambda memory: memory.compact(memory.init_state()), memory)
     return sum(leaf.size * (1 + jnp.iscomplexobj(leaf)) for leaf in jax.tree.leaves(compacted))
 
 
 def staleness(memory: AbstractMemory) -> dict[int, float]:
-    """How far replayed sequences are off after some updates, each a step in a random direction.
+    """How far replayed outputs are off after some updates, each a step in a random direction.
 
     A sequence is read from the state that the old parameters left after `PAST` observations, and
-    from the one that the new parameters leave; with neither is there a start in between.
+    from the one that the new parameters leave; no episode starts in between.
 
     Args:
         memory: with the parameters that acted.

@@ -23,14 +23,14 @@ LAWS = {
     "replay": "a chunk read from refresh(expand(compact(state))) equals acting from the state",
     "batch": "vmap equals a Python loop",
 }
-"""Every law in the order of checking: of several broken laws the first says most."""
+"""Every law, in the order of checking: of several broken laws the first is most informative."""
 
 NOT_FINITE = ("NaN", "infinity")
 BY_PRODUCT = (
     "; finite states are forgotten, so a start may multiply by 0, which leaves NaN: choose the "
-    "fresh state with jnp.where, in a scan of your own too"
+    "fresh state with jnp.where, in your own scans too"
 )
-"""What is likely where NaN and infinity alone pass a start."""
+"""The likely cause if only NaN and infinity pass a start."""
 
 Precision = Literal["float32", "float64"]
 
@@ -39,7 +39,7 @@ TOLERANCES = {"float32": (2e-5, 5e-4), "float64": (1e-10, 1e-7)}
 
 
 class LawBroken(AssertionError):
-    """A memory breaks a law; the message says which, where and by how much."""
+    """A memory breaks a law; the message says which one, where and by how much."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Failure:
         place: the output or gradient that differs, with its path and time index.
         amount: by how much, relative to the largest expected number of that array.
         tolerance: how much was allowed.
-        hint: what it likely is; empty if nobody knows.
+        hint: the likely cause; empty if it is not known.
     """
 
     law: str
@@ -75,7 +75,7 @@ class LawCase:
     Attributes:
         law: its name in `LAWS`.
         length: steps of the chunk.
-        name: what was run, in words.
+        name: a description of the run.
         value: largest relative deviation of the outputs.
         gradient: largest relative deviation of a gradient.
         failure: where the law is broken, if it is.
@@ -96,7 +96,8 @@ class LawReport:
     Attributes:
         memory: name of the memory's class.
         cases: every comparison that was made.
-        warnings: what breaks no law and is hardly meant, such as an array that nothing reads.
+        warnings: things that break no law but are hardly intended, such as an array that nothing
+            reads.
     """
 
     memory: str
@@ -131,7 +132,7 @@ class LawReport:
         return value, max((case.gradient for case in cases), default=0.0)
 
     def confirmed_by(self, again: "LawReport") -> "LawReport":
-        """This report, but a law that holds in another draw as that draw shows it."""
+        """This report, with the laws that hold in another draw taken from that draw."""
         broken = {failure.law for failure in self.failures}
         holds = broken - {failure.law for failure in again.failures}
         kept = [case for case in self.cases if case.law not in holds]
@@ -201,11 +202,11 @@ class LawRecorder:
         """Compares two runs, case by case and leaf by leaf.
 
         Args:
-            names: what was run, in words, for each case.
+            names: a description of the run, for each case.
             actual: one way of computing it.
             expected: the other.
-            nudged: each gives the other once more, for observations that differ in their last
-                bits. A deviation that one of them makes as well is rounding.
+            nudged: each repeats `expected` for observations that differ in their last bits. A
+                deviation that one of them makes as well is rounding.
         """
         largest = {kind: np.zeros(len(names)) for kind in self.tolerances}
         failures: dict[int, Failure] = {}
@@ -260,12 +261,12 @@ def _worst(deviation: np.ndarray) -> np.ndarray:
 
 
 def _floor_of_values(expected: Run) -> np.ndarray:
-    """A hundredth of the largest output of any case: what is small beside it is rounding."""
+    """A hundredth of the largest output of any case; anything small beside it is rounding."""
     return 1e-2 * np.max(_largest(expected.output), keepdims=True)
 
 
 def _floor_of_gradients(expected: Run) -> np.ndarray:
-    """A hundredth of a case's largest gradient, for those that are sums of terms that cancel."""
+    """A hundredth of a case's largest gradient, for gradients that are sums of cancelling terms."""
     arrays = [expected.inputs, *jax.tree.leaves((expected.state, expected.parameters))]
     return 1e-2 * np.max([_largest(array) for array in arrays], axis=0)
 

@@ -1,7 +1,7 @@
-"""Runs of a memory with gradients, chained piece by piece: what the laws compare.
+"""Runs of a memory with gradients, chained piece by piece, which the laws compare.
 
-All runs of one length share one compiled program, whatever the law, because a law is a matter of
-inputs, starts, states and cotangents. NumPy holds everything between two programs.
+All runs of one length share one compiled program, since laws differ only in inputs, starts, states
+and cotangents. Between two programs everything is held in NumPy arrays.
 """
 
 from collections.abc import Callable
@@ -34,12 +34,12 @@ class Run(NamedTuple):
 
 
 def unroll(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
-    """`memory.unroll`, as a function that compiled programs are kept by."""
+    """`memory.unroll`, as a function by which compiled programs are cached."""
     return memory.unroll(state, xs, starts)
 
 
 def learn(memory: AbstractMemory, state: State, xs: Any, starts: Any) -> tuple[State, Any]:
-    """`memory.unroll_with_metrics`, what learners call; the metrics are more columns."""
+    """`memory.unroll_with_metrics`, which learners call; the metrics are extra columns."""
     state, ys, metrics = memory.unroll_with_metrics(state, xs, starts)
     columns = [metrics[name][:, None].astype(ys.dtype) for name in memory.metric_names]
     return state, jnp.concatenate([ys, *columns], axis=1)
@@ -76,13 +76,13 @@ def pull(
 
 
 class Programs:
-    """The compiled programs of one check; given back with it.
+    """The compiled programs of one check, freed with it.
 
-    Every program maps memory some dozens of times, and Linux lets a process have 65,530 maps. So
-    these are functions of their own, which no cache outlives.
+    Every program creates some dozens of memory maps, and Linux allows a process 65,530 of them. So
+    these are separate functions that no cache keeps alive.
 
     Args:
-        memory: what is checked; its parameters are arguments of the programs.
+        memory: the memory to check; its parameters are arguments of the programs.
     """
 
     def __init__(self, memory: AbstractMemory) -> None:
@@ -120,7 +120,7 @@ class Programs:
         return self._many[run](eqx.filter(memory, eqx.is_inexact_array), *data)
 
     def pull_init_state(self, memory: AbstractMemory, cotangents: Any) -> Any:
-        """What flows back from the floats of `init_state()` to the parameters, for all cases."""
+        """The gradient from the floats of `init_state()` to the parameters, for all cases."""
         return as_numpy(self._init(eqx.filter(memory, eqx.is_inexact_array), cotangents))
 
     def one_alone(
@@ -134,7 +134,7 @@ class Programs:
 
 
 def cast(tree: Any, precision: str) -> Any:
-    """A memory or a state with its float and complex arrays in another precision, if asked for."""
+    """A memory or a state with its float and complex arrays cast to a precision, if given."""
     if precision == "float32":
         return tree
 
@@ -174,14 +174,14 @@ def wide(array: Any) -> np.ndarray:
 
 
 def direction(array: Any, random: np.random.Generator) -> np.ndarray:
-    """Random numbers of the size and the type of an array's; as they are for an array of zeros."""
+    """Random numbers with the scale and dtype of an array's; unscaled for an array of zeros."""
     values = np.asarray(array)
     size = np.sqrt(np.mean(np.square(np.abs(values)))) if values.size else 0.0
     return normal(values.shape, values.dtype, random) * values.dtype.type(size or 1)
 
 
 def moved(tree: Any, step: float, random: np.random.Generator) -> Any:
-    """A memory or a state, each array of floats moved by a step relative to its size."""
+    """A memory or a state with each float array moved by a step relative to its size."""
 
     def one(leaf: Any) -> Any:
         if not eqx.is_inexact_array(leaf):

@@ -1,1 +1,1 @@
-"""The parts that memories are composed of."""
+"""The building blocks of the memories."""

@@ -1,12 +1,12 @@
 """Softmax attention over a window of the past: a ring of cached keys and values, and a chunk.
 
-The observation at time t attends to those at t - window .. t of its own episode, when acting and
-when learning alike, so that the length of a chunk never changes a policy.
+The observation at time t attends to those at t - window .. t of its own episode, in acting and in
+learning alike, so the length of a chunk never changes a policy.
 
-`WindowAttention` is the mathematics. `WindowState` is the ring that it keeps, and `Band` the index
-work of a chunk: masks, blocks of queries, and the shift from distance to key. The names of the
-axes: `past` keys come before the chunk, `time` in it; a chunk is cut into blocks of queries, and
-the window of a block is the keys that any of its queries may see.
+`WindowAttention` is the mathematics. `WindowState` is the ring that it keeps, and `Band` does the
+index work of a chunk: masks, blocks of queries, and the shift from distance to key. The names of
+the axes: `past` keys come before the chunk, `time` keys are in it; a chunk is cut into blocks of
+queries, and the window of a block is the set of keys that any of its queries may see.
 """
 
 import math
@@ -37,10 +37,10 @@ _BLOCK = 64  # below this, smaller blocks cost more in overhead than they save i
 
 
 class WindowState(NamedTuple):
-    """A ring of the last `window + 1` inputs, and what was projected from them.
+    """A ring of the last `window + 1` inputs, and their projections.
 
-    `hidden` is the definition; keys and values are derived from it by the parameters, which
-    `refresh` does again after they change.
+    `hidden` is the definition; keys and values are projected from it with the parameters, and
+    `refresh` projects them again after these change.
     """
 
     hidden: Float[Array, "slots n"]
@@ -51,7 +51,7 @@ class WindowState(NamedTuple):
 
 
 def compact_windows(state: State) -> State:
-    """A state whose windows, wherever they are in it, hold their inputs alone."""
+    """A state whose windows, wherever they are in it, hold only their inputs."""
     bare = {"keys": (), "values": ()}
     return jax.tree.map(
         lambda leaf: leaf._replace(**bare) if isinstance(leaf, WindowState) else leaf,
@@ -61,11 +61,11 @@ def compact_windows(state: State) -> State:
 
 
 def expand_windows(compacted: State, fresh: State) -> State:
-    """A state that `compact_windows` was given, but for zeros in place of keys and values.
+    """The state that `compact_windows` was given, with zeros for the keys and values.
 
     Args:
-        compacted: what it left.
-        fresh: the memory's state before any observation, which has the shapes.
+        compacted: the output of `compact_windows`.
+        fresh: the memory's state before any observation, which gives the shapes.
     """
     return jax.tree.map(
         lambda leaf, own: (
@@ -89,12 +89,12 @@ class WindowAttention(Mixer):
         a_t = softmax_j( ((q_t + u) . k_j + (q_t + v) . W_R R_{t-j}) / sqrt(head) ) values_j W_O
 
     over j = t - window .. t, with q, k and values from norm(x), R the sinusoids of the distance,
-    and u, v biases of the whole memory, 0 at the start (in the code of Dai et al. normal with
-    deviation 0.02). Without relative positions R, u and v are absent.
+    and u, v biases that all layers share, 0 at the start (in the code of Dai et al. normal with
+    standard deviation 0.02). Without relative positions R, u and v are absent.
 
-    With `gradient="current"` no gradient passes into the inputs of earlier steps, however they came
-    into the window: what is remembered is a constant, only its projections learn. The values are
-    the same. So it is in Algorithm 3 of Pramanik (2023) and in Makkink's (2021) published code.
+    With `gradient="current"` no gradient passes into the inputs of earlier steps, however they
+    entered the window: the remembered inputs are constants, and only their projections learn. The
+    values are the same. Algorithm 3 of Pramanik (2023) and Makkink's (2021) published code do so.
 
     Shapes: x [size] to a [size]. Source: Dai et al. (2019), section 3.3; Vaswani et al. (2017).
     """
@@ -186,7 +186,7 @@ class WindowAttention(Mixer):
     ) -> Float[Array, " n"]:
         """Attends from an input to itself and to the inputs before it, the oldest first.
 
-        `keys` and `values` are numbers also where not `visible`.
+        `keys` and `values` are finite also where not `visible`.
         """
         key, value = self.keys_values(x)
         keys = jnp.concatenate([keys, key[:, None]], axis=1)
@@ -224,7 +224,8 @@ class WindowAttention(Mixer):
     def unroll(
         self, state: WindowState, xs: Float[Array, "time n"], starts: Bool[Array, " time"]
     ) -> tuple[WindowState, Float[Array, "time n"]]:
-        """The whole chunk in one banded pass: by the kernel, or in blocks of about a window."""
+        """The whole chunk in one banded pass: by the kernel, or in blocks of about a window's
+        length."""
         time = len(xs)
         reach = self.window if self.banded else self.window + time - 1
         band = Band.cut(state.position, state.length, starts, self.window, reach)
@@ -292,7 +293,7 @@ class WindowAttention(Mixer):
         return softmax(jnp.where(seen, scores, -jnp.inf))
 
     def _uses_kernel(self, *arrays: Any) -> bool:
-        # Stopped gradients are differences of products, which the kernels do not know.
+        # Stopped gradients are differences of products, which the kernels do not support.
         return self.gradient == "full" and uses_kernel(self.backend, *arrays)
 
     def _stored(self, x: Float[Array, "*time n"]) -> Float[Array, "*time n"]:
@@ -355,14 +356,14 @@ class WindowAttention(Mixer):
 
 
 class Band(eqx.Module):
-    """Who sees whom in a chunk that follows a ring of cached inputs.
+    """Which query sees which key in a chunk that follows a ring of cached inputs.
 
-    Episodes are numbered from the chunk's beginning: 0 is the one going on, each start opens the
-    next; inputs that are no longer, or not yet, anything have negative numbers.
+    Episodes are numbered from the chunk's beginning: 0 is the current one, and each start opens the
+    next; slots that hold no input, or none any more, have negative numbers.
     """
 
     ring_order: Int[Array, " slots"]  # the ring's slots from the oldest to the newest
-    ring_seen: Bool[Array, " slots"]  # in that order: is it of the episode going on
+    ring_seen: Bool[Array, " slots"]  # in that order: whether it belongs to the current episode
     episodes: Int[Array, " past_and_time"]
     position_after: Int[Array, ""]
     length_after: Int[Array, ""]
@@ -417,11 +418,11 @@ class Band(eqx.Module):
     def windows(
         self, rows: Float[Array, "heads past_and_time m"]
     ) -> Float[Array, "heads count keys m"]:
-        """For every block the rows that its queries may see: `reach` before it, and its own."""
+        """For every block, the rows that its queries may see: `reach` before it, and its own."""
         return jnp.stack([rows[:, self._span(i)] for i in range(self.count)], axis=1)
 
     def visible(self) -> Bool[Array, "1 count block keys"]:
-        """Whether a query sees a key: of its own episode, not later, at most `reach` before."""
+        """Whether a query sees a key: same episode, not later, at most `reach` steps before."""
         key = jnp.arange(self.reach + self.block, dtype=jnp.int32)[None, :]
         query = jnp.arange(self.block, dtype=jnp.int32)[:, None]
         near = (key >= query) & (key <= query + self.reach)
@@ -430,7 +431,7 @@ class Band(eqx.Module):
         return (same & jnp.broadcast_to(near, same.shape))[None]
 
     def on_own(self, scores: Float[Array, "heads time"]) -> Float[Array, "heads count block keys"]:
-        """Scores of every query with its own key, at the place of that key, and 0 elsewhere."""
+        """Scores of every query with its own key, at that key's place, and 0 elsewhere."""
         rows = self.blocks(scores[..., None])
         own = self._own_key()
         return jnp.where(own, jnp.broadcast_to(rows, (*rows.shape[:3], own.shape[-1])), 0.0)
@@ -438,7 +439,7 @@ class Band(eqx.Module):
     def of_own(
         self, weights: Float[Array, "heads count block keys"]
     ) -> Float[Array, "heads count block 1"]:
-        """What every query gives to its own key."""
+        """The weight that every query gives to its own key."""
         return jnp.sum(jnp.where(self._own_key(), weights, 0.0), axis=-1, keepdims=True)
 
     def _own_key(self) -> Bool[Array, "1 1 block keys"]:
@@ -450,7 +451,7 @@ class Band(eqx.Module):
         visible: Bool[Array, "1 count block keys"],
         fine: Bool[Array, " past_and_time"],
     ) -> Float[Array, "heads count block m"]:
-        """Makes NaN what saw a key or value that was not finite before `clean`."""
+        """Sets outputs to NaN that saw a key or value which was not finite before `clean`."""
         fine_keys = jnp.stack([fine[self._span(i)] for i in range(self.count)])
         spoiled = jnp.any(visible[0] & ~jnp.broadcast_to(fine_keys[:, None], visible[0].shape), -1)
         return jnp.where(
@@ -464,10 +465,10 @@ class Band(eqx.Module):
 def count_visible(
     length: Int[Array, ""], starts: Bool[Array, " time"], window: int, reach: int
 ) -> Int[Array, " time"]:
-    """How many inputs each one of a chunk sees: itself, and those of its episode within `reach`.
+    """How many inputs each input of a chunk sees: itself and its episode's within `reach`.
 
     Args:
-        length: inputs of the episode going on that the ring holds, `window` of them in sight.
+        length: number of inputs of the current episode in the ring; `window` of them can be seen.
         starts: which inputs open an episode.
     """
     before, _ = count_positions(jnp.minimum(length, window), starts)
@@ -477,7 +478,8 @@ def count_visible(
 def join_chunk(
     band: Band, ring: Float[Array, "heads slots m"], chunk: Float[Array, "heads time m"]
 ) -> Float[Array, "heads past_and_time m"]:
-    """The ring's rows from old to new but the oldest, then the chunk's, padded as the band is."""
+    """The ring's rows from old to new without the oldest, then the chunk's, padded like the
+    band."""
     past = ring[:, band.ring_order[1:]]
     rows = jnp.concatenate([past, chunk], axis=1)
     padding = (band.reach - band.window, band.count * band.block - band.time)
@@ -521,7 +523,7 @@ def skew(by_distance: Float[Array, "heads count block reach1"]) -> Array:
 
 
 def clean(rows: Float[Array, "heads keys m"]) -> tuple[Array, Bool[Array, " keys"]]:
-    """Zeros where not finite, and which keys were finite throughout.
+    """The rows with zeros where not finite, and which keys were entirely finite.
 
     A masked key has weight 0, but 0 times NaN is NaN: masked rows must be finite.
     """
@@ -531,10 +533,10 @@ def clean(rows: Float[Array, "heads keys m"]) -> tuple[Array, Bool[Array, " keys
 
 @jax.custom_jvp
 def clear_at_start(start: Bool[Array, ""], rings: Tree) -> Tree:
-    """Zeros for the rings where an episode starts, else the rings, mostly without a copy.
+    """Zeros for the rings where an episode starts, otherwise the rings, mostly without a copy.
 
-    A `where` would copy the rings at every step. A loop of no or one turns copies them when an
-    episode starts, and under `vmap` when one starts anywhere in the batch.
+    A `where` would copy the rings at every step. A loop of zero or one iterations copies them only
+    when an episode starts, and under `vmap` when one starts anywhere in the batch.
     """
 
     def turn(carry: tuple[Array, Tree]) -> tuple[Array, Tree]:

@@ -1,6 +1,6 @@
-"""Parts that the models are put together from: products, norms and nets.
+"""Building blocks of the models: products, norms and nets.
 
-Everything here works on any leading axes, so that a whole chunk of time goes through one product.
+Everything here works on any leading axes, so a whole chunk of time goes through one product.
 """
 
 import math
@@ -22,7 +22,7 @@ INITS = ("orthogonal", "lecun", "uniform")
 
 
 def check_heads(num_heads: int, head_size: int) -> None:
-    """Refuses no heads, and more or wider ones than any machine can hold.
+    """Refuses zero heads, and more or wider heads than any machine can hold.
 
     Raises:
         UserError: naming the size and its value.
@@ -33,18 +33,19 @@ def check_heads(num_heads: int, head_size: int) -> None:
 
 
 def wide(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """In single precision at least."""
+    """The array in single precision at least."""
     return x if jnp.finfo(x.dtype).bits >= 32 else x.astype(jnp.float32)
 
 
 def as_precise(state: jnp.dtype, given: jnp.dtype, terms: Terms) -> tuple[Terms, jnp.dtype]:
-    """What a step reads in the type of a state that sums many of them, and the type of its outputs.
+    """A step's inputs in the dtype of the state that sums them, and the dtype of its outputs.
 
     Args:
-        state: its type, which is single precision at least where the memory has made it: half of
-            it would lose what a long sum adds.
-        given: that of the inputs; outputs have it too, unless the state is wider than that.
-        terms: what a step reads.
+        state: its dtype, which is at least single precision if the memory made the state: half
+            precision would lose what a long sum adds.
+        given: the dtype of the inputs; outputs have it too, unless the state is wider than single
+            precision.
+        terms: the inputs of a step.
     """
     made = jnp.promote_types(given, jnp.float32)
     return jax.tree.map(lambda x: x.astype(state), terms), given if made == state else state
@@ -53,7 +54,7 @@ def as_precise(state: jnp.dtype, given: jnp.dtype, terms: Terms) -> tuple[Terms,
 def standardise(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:
     """(x - mean) / sqrt(var + epsilon) over the last axis.
 
-    In half precision the root's derivative, 1 / sqrt(epsilon)^3, would be beyond all numbers.
+    Half precision could not hold the root's derivative, 1 / sqrt(epsilon)^3.
     """
     centred = wide(x) - jnp.mean(wide(x), axis=-1, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
@@ -67,7 +68,7 @@ def unit(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:
 
 
 def like(vector: Float[Array, " n"], x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-    """A parameter vector repeated over the leading axes of `x`; broadcasting said aloud."""
+    """A parameter vector repeated over the leading axes of `x`: explicit broadcasting."""
     return jnp.broadcast_to(vector, x.shape)
 
 
@@ -81,8 +82,8 @@ class Linear(eqx.Module):
     at 0. `uniform` draws weights and biases uniformly from -1 / sqrt(in) to 1 / sqrt(in), which is
     PyTorch's default; `fan` replaces the "in" of this rule.
 
-    `blocks` draws W as that many matrices [in, out / blocks] side by side, each by itself. Only
-    orthogonal weights differ by it: their standard deviation is sqrt(2 / max(in, out / blocks)).
+    `blocks` draws W as that many separate matrices [in, out / blocks] side by side. It matters only
+    for orthogonal weights: their standard deviation is sqrt(2 / max(in, out / blocks)).
     """
 
     weight: Float[Array, "in out"]
@@ -121,13 +122,14 @@ def begin_open(
     forgetting: slice | None = None,
     keeping: slice | None = None,
 ) -> Linear:
-    """The same product, with biases for its gates that last as `initial.lasting` says.
+    """The same product, with gate biases from `initial.lasting`.
 
     Args:
         chrono: steps that the longest memories last; 0 leaves the biases as they are.
-        key: of the draw; what was drawn with it before stays another draw.
-        forgetting: which of its outputs are gates that forget, if any.
-        keeping: as many that keep, as an LSTM's f, if any; each begins as 1 minus its like.
+        key: of the draw; earlier draws from this key stay independent.
+        forgetting: the outputs that are forgetting gates, if any.
+        keeping: as many outputs that are keeping gates, like an LSTM's f, if any; each starts as 1
+            minus its counterpart.
 
     Raises:
         UserError: for `chrono` of 1 or below 0.
@@ -146,12 +148,12 @@ def begin_open(
 def with_drawn_bias(linear: Linear, *, key: PRNGKeyArray) -> Linear:
     """The same product, its bias drawn uniformly from -1 / sqrt(in) to 1 / sqrt(in).
 
-    An embedding whose bias begins at 0 makes observations of zeros a stream of zeros, where every
+    An embedding whose bias starts at 0 turns zero observations into a stream of zeros, where every
     norm has a slope of 1 / sqrt(epsilon), a thousand: the first gradient grows with each layer,
     until it is not finite.
 
     Args:
-        key: of its draw; what was drawn with it before stays another draw.
+        key: of its draw; earlier draws from this key stay independent.
     """
     fan, size = linear.weight.shape
     bias = initial.uniform(initial.beside(key), (size,), 1.0 / math.sqrt(fan))

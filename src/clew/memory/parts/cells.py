@@ -1,7 +1,7 @@
-"""Recurrent cells, a chunk of time through one of them, and a memory of several.
+"""Recurrent cells, a chunk of time through a cell, and a memory of stacked cells.
 
-A cell is three parts: products of the input, a product of the last output, and the rest. In a chunk
-the first is one large product, and so is the gradient of the second.
+A cell has three parts: products of the input, a product of the last output, and the rest. In a
+chunk the first part is one large product, and so is the gradient of the second.
 """
 
 import abc
@@ -40,14 +40,14 @@ InitPer = Literal["product", "gate"]
 
 
 class StackedCell(eqx.Module):
-    """What a `CellStack` needs of a recurrent cell."""
+    """The interface of a recurrent cell in a `CellStack`."""
 
     @abc.abstractmethod
     def init_state(self) -> State:
         """Zeros."""
 
     def output(self, state: Any) -> Float[Array, " size"]:
-        """The h in a state, which is all of it unless a cell holds more."""
+        """The h in a state, which is the whole state unless a cell holds more."""
         return state
 
     @abc.abstractmethod
@@ -101,11 +101,11 @@ class AbstractCell(StackedCell):
     ) -> tuple[State, Float[Array, "time size"]]:
         """A chunk: the input's products at once, then the recurrence.
 
-        Backward, the gradient of the recurrent weight is one product over the chunk and over all
-        chunks of a batch. JAX's scan would add to it at every step, and so read and write a whole
-        matrix each time; a backward pass of our own would make one for each of a batch, since it
-        sees one chunk. So the latter leaves off at the recurrent product, whose values are known by
-        then, and whose derivatives are JAX's.
+        In the backward pass, the gradient of the recurrent weight is one product over the chunk and
+        over all chunks of a batch. JAX's scan would add to it at every step, and so read and write
+        a whole matrix each time; a custom backward pass would make one product per batch member,
+        since it sees a single chunk. So our backward pass ends at the recurrent product, whose
+        values are known by then, and JAX differentiates that product.
         """
         weight, kernel = self.recurrent.weight, self.kernel
         if kernel and not uses_kernel(self.backend, self, state, xs):
@@ -147,11 +147,11 @@ C = TypeVar("C", bound=StackedCell)
 def draw_products(
     gates: int, input_size: int, size: int, *, key: PRNGKeyArray, init: Init, init_per: InitPer
 ) -> tuple[Linear, Linear, Float[Array, " gates"]]:
-    """The products of a cell's input and of its h, whose bias is apart.
+    """The products of a cell's input and of its h, the latter with a separate bias.
 
     Args:
-        gates: how many lie side by side.
-        init_per: what is one orthogonal matrix: the whole "product", or each "gate".
+        gates: how many gates lie side by side.
+        init_per: what is drawn as one orthogonal matrix: the whole "product", or each "gate".
     """
     input_key, recurrent_key = jax.random.split(key)
     wide, blocks = gates * size, gates if init_per == "gate" else 1
@@ -179,14 +179,14 @@ def make_cells(
     num_layers: int = 1,
     init: Init = "orthogonal",
 ) -> tuple[tuple[C, ...], int]:
-    """Cells on top of each other, and their width.
+    """A stack of cells, and their width.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        cell: makes one from its two sizes, key=... and init=...
+        cell: makes a cell from its two sizes, key=... and init=...
         hidden_size: width of h.
-        num_layers: cells on top of each other.
+        num_layers: number of stacked cells.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
 
     Raises:
@@ -202,14 +202,14 @@ def make_cells(
 
 
 class CellStack(AbstractMemory):
-    """Cells on top of each other; each reads the output of the one below."""
+    """A stack of cells; each reads the output of the one below."""
 
     cells: tuple[Any, ...]  # of StackedCell
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
 
     def set_cells(self, input_size: int, cells: tuple[Any, ...], output_size: int) -> None:
-        """Sets every field, to what `make_cells` gives; for constructors."""
+        """Sets every field from the output of `make_cells`; for constructors."""
         self.cells, self.input_size, self.output_size = cells, input_size, output_size
 
     def init_state(self) -> State:
@@ -252,10 +252,10 @@ class CellStack(AbstractMemory):
 def _product(
     read: Float[Array, "time size"], weight: Float[Array, "size gates"], offset: Array
 ) -> Float[Array, "time gates"]:
-    """Has the derivatives of read U + offset, whose values were used already.
+    """Has the derivatives of read U + offset, whose values have already been used.
 
     Nothing reads its values. They are computed from `read`, which has a batch axis wherever
-    anything has one, because values and derivatives must have the same axes.
+    anything else has one, because values and derivatives must have the same axes.
     """
     return jnp.broadcast_to(read[:, :1], (len(read), len(offset)))
 
@@ -274,7 +274,7 @@ _Parts = tuple[Array, ...]
 def _result_of(
     kernel: CellKernel | None, projected: _Parts, product: _Parts, state: State, known: _Known
 ) -> tuple[State, Float[Array, "time size"]]:
-    """What was run, as a function of the input's and the recurrent products and the state."""
+    """The run's result, as a function of the input products, recurrent products and the state."""
     run = known[2]
     return run.last, run.outputs
 
@@ -304,9 +304,9 @@ _result.defvjp(_result_forward, _result_backward)
 
 @jax.custom_jvp
 def _only_once(of_outputs: Array, mark: _Parts) -> Array:
-    """What the backward pass begins with; `mark` depends on all that the forward pass was given.
+    """The first step of the backward pass; `mark` depends on all inputs of the forward pass.
 
-    What that pass keeps is known and has no derivative, so another one of it would be silently 0.
+    What the forward pass keeps is constant, so a second derivative would silently be 0.
     """
     return of_outputs
 

@@ -1,15 +1,15 @@
-"""Linear attention with decay, chunk by chunk: matrix products in place of a recurrence over time.
+"""Linear attention with decay, chunk by chunk: matrix products instead of a recurrence over time.
 
-What step t reads of step j <= t is a sum over the features n of keys and over the entries v of
-values,
+The contribution of step j <= t to step t is a sum over the features n of keys and over the entries
+v of values,
 
     score[t, j] = sum_n queries[t, n] keys[j, n] prod_{j < i <= t} keep[i, n]
     out[t, v]   = sum_{j <= t} score[t, j] values[j, v] prod_{j < i <= t} keep'[i, v]
 
 The textbook form divides cumulative products of `keep`, from the start of the chunk to t and to j,
-and these underflow: a gate of 0.9 is 1e-46 after 1,000 steps, and one gate at 1 makes 0 / 0. Here
-a chunk is halved, and its halves again, down to single steps. For a pair (t, j) there is one level
-at which t lies in a right half and j in the left half beside it, and
+which underflow: a gate of 0.9 is 1e-46 after 1,000 steps, and one gate at 1 makes 0 / 0. Here a
+chunk is halved, and its halves again, down to single steps. For a pair (t, j) there is one level at
+which t lies in a right half and j in the left half beside it, and
 
     prod_{j < i <= t} keep[i] = prod_{i in the left half after j} keep[i]
                                 prod_{i in the right half up to t} keep[i]
@@ -36,15 +36,15 @@ from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import linear_scan
 
 CHUNK = 64
-"""Steps that see each other by scores; what is older is seen by the state. With longer chunks the
-scores cost more than the state does."""
+"""Steps that see each other through scores; they see older steps through the state. With longer
+chunks the scores cost more than the state."""
 
 PIECE = 256
-"""Steps that are computed at once; between two such pieces the gradient keeps a state."""
+"""Steps that are computed at once; the gradient stores a state between two such pieces."""
 
 
 class Pairs(NamedTuple):
-    """A number for every step and every step before it in its chunk."""
+    """A number for every pair of a step and an earlier step (or itself) of the same chunk."""
 
     same: Float[Array, "chunks heads size"]
     """of each step with itself"""
@@ -54,7 +54,7 @@ class Pairs(NamedTuple):
 
 
 class Decays(NamedTuple):
-    """Products of what is kept, over the steps of halves and of whole chunks."""
+    """Products of the decay factors, over the steps of halves and of whole chunks."""
 
     halves: tuple[tuple[Array, Array], ...]
     """for each level, of right halves up to each step, and of left halves after each step"""
@@ -75,7 +75,7 @@ def chunk_size(time: int) -> int:
 
 
 def cut(x: Float[Array, "time heads n"], size: int) -> Float[Array, "chunks heads size n"]:
-    """In chunks of `size` steps, the last filled up with zeros."""
+    """The array in chunks of `size` steps, the last one padded with zeros."""
     count = -(-len(x) // size)
     padded = jnp.pad(x, [(0, count * size - len(x))] + [(0, 0)] * (x.ndim - 1))
     return jnp.swapaxes(padded.reshape(count, size, *x.shape[1:]), 1, 2)
@@ -104,7 +104,7 @@ def score(
     keys: Float[Array, "chunks heads size n"],
     decays: Decays | None = None,
 ) -> Pairs:
-    """sum_n queries[t, n] keys[j, n], decayed from j to t; without `decays`, as they are."""
+    """sum_n queries[t, n] keys[j, n], decayed from j to t; without `decays`, undecayed."""
     halves = []
     for level, half in enumerate(_levels(queries.shape[-2])):
         right, left = _split(queries, half)[1], _split(keys, half)[0]
@@ -129,7 +129,7 @@ def as_matrix(pairs: Pairs) -> Float[Array, "chunks heads size size"]:
 def weigh(
     pairs: Pairs, values: Float[Array, "chunks heads size n"], decays: Decays | None = None
 ) -> Float[Array, "chunks heads size n"]:
-    """sum_{j <= t} pairs[t, j] values[j], decayed from j to t; without `decays`, as they are."""
+    """sum_{j <= t} pairs[t, j] values[j], decayed from j to t; without `decays`, undecayed."""
     out = pairs.same[..., None] * values
     for level, half in enumerate(_levels(values.shape[-2])):
         left = _split(values, half)[0]
@@ -174,7 +174,7 @@ class GatedChunks(NamedTuple):
 def read_outer_products(
     state: tuple[Array, Array], features: Features, starts: Bool[Array, " time"], epsilon: float
 ) -> tuple[tuple[Array, Array], Float[Array, "time heads head"]]:
-    """ReLiT's C_t, s_t and a_t of some steps, see `clew.memory.relit`.
+    """ReLiT's C_t, s_t and a_t of several steps, see `clew.memory.relit`.
 
     Args:
         state: C [heads, v, eta, k] and s [heads, eta, k] before them.
@@ -207,7 +207,7 @@ def read_vectors(
     starts: Bool[Array, " time"],
     readout: AReLiTConstants,
 ) -> tuple[tuple[Array, Array], Float[Array, "time heads head"]]:
-    """AReLiT's k~_t, v~_t and a_t of some steps, see `clew.memory.arelit`.
+    """AReLiT's k~_t, v~_t and a_t of several steps, see `clew.memory.arelit`.
 
     Args:
         state: k~ [rows, heads, eta, k] and v~ [vectors, heads, v] before them.
@@ -247,26 +247,26 @@ def _previous(first: Any, after: Any) -> Any:
 
 
 class Finite(NamedTuple):
-    """A state and inputs with zeros for what is not finite, and the steps that must see it."""
+    """A state and inputs with zeros for non-finite values, and the steps that must see those."""
 
     state: Any
     inputs: Any
     spoiled: Bool[Array, " time"]
 
     def spoil(self, outputs: Array, after: Any) -> tuple[Any, Array]:
-        """The state after the steps and their outputs, NaN where they see what was not finite."""
+        """The state after the steps and their outputs, NaN where they see a non-finite value."""
         where = self.spoiled.reshape(-1, *[1] * (outputs.ndim - 1))
         after = jax.tree.map(lambda s: jnp.where(self.spoiled[-1], jnp.nan, s), after)
         return after, jnp.where(where, jnp.nan, outputs)
 
 
 def without_nonfinite(state: Any, inputs: Any, starts: Bool[Array, " time"]) -> Finite:
-    """Takes out what would pass a start, because 0 times infinity is not 0.
+    """Removes values that would pass a start, because 0 times infinity is not 0.
 
     Args:
         state: float arrays of any shape.
-        inputs: float arrays [time, ...]. Of a step with a number that is not finite all become
-            0, which must leave the state as it is.
+        inputs: float arrays [time, ...]. All inputs of a step with a non-finite number become 0,
+            which must leave the state as it is.
     """
     steps = [jnp.all(jnp.isfinite(x), axis=range(1, x.ndim)) for x in jax.tree.leaves(inputs)]
     fine = jnp.all(jnp.stack(steps), axis=0)
@@ -289,7 +289,7 @@ def _levels(size: int) -> list[int]:
 def _halves(x: Array, half: int) -> Float[Array, "pairs 2 half n"]:
     """Pairs of halves, of all chunks and heads on one axis.
 
-    With an axis for each of them, and one for a batch, XLA's sums over them on a processor end in a
+    With an axis for each of them, and one for a batch, XLA's sums over them on a CPU end in a
     segmentation fault (jaxlib 0.10: a buffer of its library has eight axes and no check).
     """
     return x.reshape(-1, 2, half, x.shape[-1])

@@ -1,4 +1,4 @@
-"""The short convolution over time that many modern models have before their recurrence."""
+"""The short convolution over time before the recurrence of many modern models."""
 
 import math
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from clew.memory.parts.positions import count_positions
 
 
 class ShortConvolution(eqx.Module):
-    """A causal convolution of every channel by itself, over the last `width` steps.
+    """A causal depthwise convolution over the last `width` steps.
 
         y_t = b + sum_i w_i * x_{t-i},   i = 0 ... width - 1
 
-    What lies before an episode is 0. The state is the last width - 1 inputs. Weights start uniform
-    within 1 / sqrt(width), as in PyTorch, whose convolution the code of Mamba-2 has; b, there
-    uniform as well, starts at 0.
+    Inputs before an episode are 0. The state is the last width - 1 inputs. Weights start uniform
+    within 1 / sqrt(width), as in PyTorch, whose convolution the code of Mamba-2 uses; b, uniform
+    there as well, starts at 0.
 
     Shapes: x [size] to y [size]; weight [width, size], the oldest step first.
     """
@@ -61,11 +61,11 @@ class ShortConvolution(eqx.Module):
 
 
 class TokenShift(eqx.Module):
-    """The last input mixed into the present one, by shares of every channel, for several readers.
+    """The last input mixed into the current one, with a share per channel, for several readers.
 
         x^c_t = x_t + mu_c * (x_{t-1} - x_t)
 
-    What lies before an episode is 0. The state is the last input.
+    The input before an episode is 0. The state is the last input.
 
     Shapes: x [size] to [readers, size]; shares mu [readers, size].
     """
@@ -104,7 +104,7 @@ class TokenShift(eqx.Module):
 def look_back(
     state: Float[Array, "before size"], xs: Float[Array, "time size"], starts: Bool[Array, " time"]
 ) -> tuple[Float[Array, "before size"], Iterator[Float[Array, "time size"]]]:
-    """What every step of a chunk sees of its episode: as many inputs as the state has, and its own.
+    """The inputs that every step of a chunk sees: as many as the state has, and its own.
 
     Args:
         state: the last inputs before the chunk, the oldest first; 0 before an episode.

@@ -1,4 +1,4 @@
-"""Mixers whose state is a vector, or an array, each number of which decays by itself."""
+"""Mixers whose state is a vector or an array with an independent decay for each entry."""
 
 import abc
 from typing import Any
@@ -25,7 +25,7 @@ class DiagonalMixer(Mixer):
 
     @abc.abstractmethod
     def terms(self, x: Float[Array, "*lead n"]) -> tuple[PyTree[Array], PyTree[Array]]:
-        """keep, which broadcasts against add, and add, from the normed input."""
+        """`keep`, which broadcasts against `add`, and `add`, from the normed input."""
 
     @abc.abstractmethod
     def read(self, state: Any, x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:

@@ -20,7 +20,7 @@ QueryPath = Literal["single", "double"]
 InitPer = Literal["product", "role", "head"]
 A = TypeVar("A", bound=Any)
 SMALLEST = 1e-15
-"""The least epsilon: gradients divide by its square, which float32 has to hold."""
+"""The smallest epsilon: gradients divide by its square, which float32 must be able to hold."""
 
 
 class GatedOptions(TypedDict, total=False):
@@ -39,11 +39,11 @@ class GatedOptions(TypedDict, total=False):
 
 
 class Features(NamedTuple):
-    """The factors of one observation's features, per head; outer products are left to the use.
+    """The factors of one observation's features, per head; users form the outer products.
 
-    With [a, m] ranging over eta x head_size, and nothing of that size held for a chunk:
-    key[a, m] = key_map[a] key[m], query[a, m] = query_map[a] query[m] and
-    gamma[a, m] = gamma_map[a] gamma[m].
+    With [a, m] ranging over eta x head_size (nothing of that size is stored for a chunk): key[a, m]
+    = key_map[a] key[m], query[a, m] = query_map[a] query[m] and gamma[a, m] = gamma_map[a]
+    gamma[m].
     """
 
     key: Float[Array, "*lead heads head"]
@@ -70,10 +70,10 @@ class GatedFeatures(eqx.Module):
     `inputs` holds [K | Q | V | beta | gamma], each [heads, head_size], and `maps`
     [p1 | p3] or [p1 | p2 | p3], each [heads, eta].
 
-    `init_per` says what is one orthogonal matrix at the start: "product" all of `inputs` and all
-    of `maps`, "role" each of K, Q, V, ..., p3 over its heads, "head" each of them for each head.
+    `init_per` says what starts as one orthogonal matrix: with "product" all of `inputs` and all of
+    `maps`, with "role" each of K, Q, V, ..., p3 over its heads, with "head" each of them per head.
     `chrono` is the number of steps that the longest memories last at the start, see
-    `initial.lasting`; with 0 the biases of beta and gamma start as all others do.
+    `initial.lasting`; with 0 the biases of beta and gamma start like all others.
 
     Source: Pramanik (2023), Algorithm 5, lines 4-11; section 3.2 for the maps. Deviation: biases.
     """
@@ -163,7 +163,7 @@ class GatedFeatures(eqx.Module):
         )
 
     def _heads(self, x: Float[Array, "*lead wide"], parts: int) -> list[Array]:
-        # Split, then reshaped: the gradient is then one concatenation and no sum of padded arrays.
+        # Split, then reshaped: the gradient is then one concatenation, not a sum of padded arrays.
         shape = (*x.shape[:-1], self.num_heads, -1)
         return [part.reshape(shape) for part in jnp.split(x, parts, axis=-1)]
 
@@ -206,26 +206,26 @@ def gated_stack(
     """An embedding, and layers whose attention reads gated features.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        attention: makes one from its norm, its features, its product of all heads, epsilon=... and
-            backend=...
-        init_per: as of `GatedFeatures`.
-        query: as of `GatedFeatures`.
+        attention: makes the attention from its norm, its features, its product of all heads,
+            epsilon=... and backend=...
+        init_per: as in `GatedFeatures`.
+        query: as in `GatedFeatures`.
         hidden_size: width d of the residual stream, and of the output.
-        num_layers: layers L.
-        num_heads: heads per layer.
+        num_layers: number of layers L.
+        num_heads: number of heads per layer.
         head_size: width d_h of a head.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         eta: size of the feature maps' learned factor.
         epsilon: added to the denominator; the published codes have 1e-5 (AReLiT) and 1e-10 (ReLiT),
-            the thesis none.
+            the thesis has none.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         chrono: steps that the longest memories last at the start: the biases of beta and gamma are
-            drawn so that what is kept lasts from 2 steps to so many; 0 leaves these biases at 0,
-            where a step keeps about a half, as in the published codes. With 256 AReLiT solves
-            T-Mazes of 160 (`results/arelit-tmaze`).
-        backend: what computes a chunk: "kernel", "xla", "chunkwise", "associative" or "auto"; see
+            drawn so that memories last from 2 steps to this many; 0 leaves these biases at 0, where
+            a step keeps about half, as in the published codes. With 256 AReLiT solves T-Mazes of
+            length 160 (`results/arelit-tmaze`).
+        backend: how a chunk is computed: "kernel", "xla", "chunkwise", "associative" or "auto"; see
             `RecurrenceBackend`.
 
     Raises:
@@ -259,10 +259,10 @@ def gated_stack(
 def gate_maps(
     features: GatedFeatures, x: Float[Array, "time n"], joint: bool
 ) -> dict[str, MemoryMap]:
-    """What is kept of values, 1 - beta, and of keys, 1 - gamma, at every step of an episode.
+    """The decay of values, 1 - beta, and of keys, 1 - gamma, at every step of an episode.
 
     Args:
-        joint: whether values decay only together with keys, so that 1 - beta alone keeps nothing;
+        joint: whether values decay only together with keys, so that 1 - beta alone is not a decay;
             then beta is reported as a gate.
     """
     f = features(x)

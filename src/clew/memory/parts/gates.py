@@ -1,4 +1,4 @@
-"""Gates: what joins the residual stream x and a sublayer's output y."""
+"""Gates, which join the residual stream x and a sublayer's output y."""
 
 import abc
 from typing import ClassVar, Literal
@@ -47,7 +47,7 @@ class AbstractGate(eqx.Module):
         """A chunk."""
 
     def maps(self, xs: Float[Array, "time n"], ys: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How the gate treats every step of an episode, by name; nothing unless a gate says so."""
+        """How the gate treats every step of an episode, by name; empty by default."""
         return {}
 
 
@@ -93,9 +93,9 @@ class GRUGate(AbstractDepthGate):
         r = sigmoid(y W_r + x U_r)          z = sigmoid(y W_z + x U_z - b)
         h = tanh(y W_g + (r * x) U_g)       gate(x, y) = (1 - z) * x + z * h
 
-    with x the stream and y the layer's output. `update` holds [W_r | W_z | W_g], `stream`
-    [U_r | U_z] and `candidate` U_g; none has a bias but b, which starts at 2 so that the gate
-    starts near the identity.
+    with x the stream and y the layer's output. `update` holds [W_r | W_z | W_g], `stream` [U_r |
+    U_z] and `candidate` U_g. The only bias is b, which starts at 2 so that the gate starts near the
+    identity.
 
     Source: Parisotto et al. (2020), section 3.2, "Gated-Recurrent-Unit-type gating".
     """
@@ -133,10 +133,10 @@ class GRUGate(AbstractDepthGate):
 
 
 class TemporalGRU(AbstractGate):
-    """A GRU over time in the gate's place: h_t = gru(x_t + y_t, h_{t-1}), and h_t goes on.
+    """A GRU over time instead of a gate: h_t = gru(x_t + y_t, h_{t-1}) is the output.
 
-    The GRU is `GRU`'s with all of its biases. Its h is a memory of its own, beside the attention's
-    window, and its output is bounded by 1: no identity map leads from the layer's input to its
+    The GRU is that of `GRU` with all biases. Its h is a second memory beside the attention's
+    window, and its output is bounded by 1: there is no identity map from the layer's input to its
     output.
 
     Source: the published code of Makkink (2021), which calls it the gate of GTrXL; the gate of
@@ -185,6 +185,6 @@ def make_gate(
 
 
 def _beside(parts: list[Linear]) -> Linear:
-    """One product that does the work of several without bias, [W_1 | W_2 | ...]."""
+    """One product in place of several without bias, [W_1 | W_2 | ...]."""
     weight = jnp.concatenate([part.weight for part in parts], axis=1)
     return eqx.tree_at(lambda linear: linear.weight, parts[0], weight)

@@ -19,9 +19,9 @@ Blend = Literal["mean", "running"]
 Unreached = Literal["copy", "zero"]
 
 Read = Callable[[Array, State, Array, Array], tuple[State, Array, Array]]
-"""The block: from the number of the reading (from 0), the gates' states, u and which observations
-are still running, to the gates' states, the inputs of all layers [layers, *lead, n] and s
-[*lead, n]."""
+"""The block: maps the number of the reading (from 0), the gates' states, u and a mask of the
+observations that are still running to the gates' states, the inputs of all layers [layers, *lead,
+n] and s [*lead, n]."""
 
 
 class Pondering(NamedTuple):
@@ -48,11 +48,11 @@ class Halting(eqx.Module):
         w_n = p_n for n < N,    w_N = 1 - p_1 - .. - p_{N-1}
         y = sum_n w_n s_n
 
-    `blend="running"` is y_n = w_n s_n + (1 - w_n) y_{n-1} with y_0 = 0 instead, and it leaves
-    w_N = p_N where max_steps was what ended it. Without a unit, y = s_N with N = max_steps.
+    `blend="running"` is y_n = w_n s_n + (1 - w_n) y_{n-1} with y_0 = 0 instead, and w_N stays p_N
+    where max_steps ended the loop. Without a halting unit, y = s_N with N = max_steps.
 
-    Source: Graves (2016), Eq. 5-9; Dehghani et al. (2019), section 2.2 and appendix C, which has
-    p_n before the block is applied and the running blend.
+    Source: Graves (2016), Eq. 5-9; Dehghani et al. (2019), section 2.2 and appendix C, which
+    computes p_n before the block is applied and has the running blend.
     """
 
     unit: Linear | None
@@ -83,7 +83,7 @@ class Halting(eqx.Module):
         num_layers: int,
         nudges: Float[Array, " steps"] | None = None,
     ) -> Pondering:
-        """Reads until everything has halted; the readings after that cost nothing.
+        """Reads until all observations have halted; the readings after that cost nothing.
 
         Args:
             stream: s_0.
@@ -94,7 +94,7 @@ class Halting(eqx.Module):
             nudges: for one observation, what is added to the probability of each reading.
 
         Returns:
-            The last state of the loop; its `inputs` [layers, steps, *lead, n] are filled with what
+            The last state of the loop; its `inputs` [layers, steps, *lead, n] are filled as
             `unreached` says for the readings that an observation did not reach.
         """
         lead = jnp.zeros(stream.shape[:-1], stream.dtype)
@@ -121,7 +121,7 @@ class Halting(eqx.Module):
             now = now._replace(gates=gates, inputs=now.inputs.at[now.number].set(inputs))
             return self._weigh(now, p, s)
 
-        # Differentiable without running to the end, also under vmap: jax's own loop is not.
+        # Unlike JAX's loop, differentiable without running to the end, also under vmap.
         after = eqxi.while_loop(
             lambda now: jnp.any(now.running),
             one,
@@ -135,7 +135,7 @@ class Halting(eqx.Module):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What `metrics` has: nothing without a unit, where N is always `max_steps`."""
+        """The names in `metrics`: none without a halting unit, where N is always `max_steps`."""
         return ("ponder_steps", "ponder_cost") if self.unit is not None else ()
 
     def metrics(self, readings: Array, remainder: Array) -> dict[str, Array]:

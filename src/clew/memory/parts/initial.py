@@ -1,9 +1,9 @@
-"""How parameters begin: the draws of all weights, and what begins at a constant.
+"""Initial parameters: the draws of all weights, and constants.
 
-Draws are slow to compile: the random numbers of every shape are a program of their own, and so is
-every QR factorisation. Outside of compiled functions the numbers therefore come from a few programs
-that serve all shapes, and the factorisation from SciPy's LAPACK, whose routines XLA calls too. The
-values are bit for bit those of `jax.nn.initializers`, which draws within compiled functions.
+Draws are slow to compile: the random numbers of every shape are a separate program, and so is every
+QR factorisation. Outside compiled functions the numbers therefore come from a few programs that
+serve all shapes, and the factorisation from SciPy's LAPACK, whose routines XLA calls too. The
+values are bit for bit those of `jax.nn.initializers`, which is used within compiled functions.
 """
 
 import math
@@ -19,14 +19,13 @@ from scipy.linalg import get_lapack_funcs
 Shape = tuple[int, ...]
 
 _FEWEST, _GROWTH = 2**16, 16
-"""Numbers that the smallest program draws, and how many times more the next one."""
+"""How many numbers the smallest program draws, and the factor to the next one."""
 
 
 def beside(key: PRNGKeyArray, number: int = 0) -> PRNGKeyArray:
-    """Another key than all that `jax.random.split(key, n)` gives.
+    """A key that differs from all keys of `jax.random.split(key, n)`.
 
-    `jax.random.fold_in(key, i)` is none: it is the i-th of them, and what is drawn with both is the
-    same.
+    `jax.random.fold_in(key, i)` does not: it is the i-th of them, so both give the same draws.
     """
     return jax.random.fold_in(key, 2**31 + number)
 
@@ -34,9 +33,9 @@ def beside(key: PRNGKeyArray, number: int = 0) -> PRNGKeyArray:
 def weight(
     init: str, key: PRNGKeyArray, shape: Shape, *, bound: float, gain: float = math.sqrt(2.0)
 ) -> Array:
-    """A weight by the name of its distribution; the last axis of its shape is the output's.
+    """Draws a weight by the name of its distribution; the last axis is the output's.
 
-    `bound` is that of uniform weights, and `gain` that of orthogonal ones.
+    `bound` applies to uniform weights, `gain` to orthogonal ones.
     """
     if init == "orthogonal":
         return orthogonal(key, shape, gain)
@@ -44,7 +43,7 @@ def weight(
 
 
 def bias(init: str, key: PRNGKeyArray, size: int, *, bound: float) -> Float[Array, " size"]:
-    """The bias beside a `weight` of the same key: zero, or uniform as the weight is."""
+    """The bias for a `weight` of the same key: zero, or uniform as the weight is."""
     if init != "uniform":
         return constant(size)
     return uniform(jax.random.fold_in(key, 1), (size,), bound)
@@ -54,7 +53,7 @@ def orthogonal(key: PRNGKeyArray, shape: Shape, gain: float = math.sqrt(2.0)) ->
     """Orthonormal rows or columns, whichever are fewer, times a gain.
 
     Args:
-        shape: of the weight; the matrix is [product of the others, last axis].
+        shape: of the weight; the matrix is [product of the other axes, last axis].
         gain: standard deviation of an entry times the square root of the longer side.
 
     Source: Saxe et al. (2014); the uniform distribution by QR from Mezzadri (2007).
@@ -81,7 +80,7 @@ def uniform(key: PRNGKeyArray, shape: Shape, bound: float) -> Array:
 
 
 def lasting(key: PRNGKeyArray, size: int, longest: int) -> Float[Array, " size"]:
-    """Biases of gates s = sigmoid(x W + b) that forget, so that memories last up to `longest`.
+    """Biases of forgetting gates s = sigmoid(x W + b), so that memories last up to `longest` steps.
 
     b = -log(u - 1) with u uniform from 2 to longest: where x W is 0, s = 1 / u, and (1 - s)^t falls
     to 1 / e in about u steps.
@@ -128,9 +127,10 @@ def _normal(key: PRNGKeyArray, shape: Shape) -> Array:
 def _draw(
     draw: Callable[[PRNGKeyArray, Shape], Array], key: PRNGKeyArray, shape: Shape
 ) -> Array | Float[np.ndarray, "..."]:
-    """`draw(key, shape)`, as the first of so many numbers that other shapes share the program.
+    """`draw(key, shape)`, as the first of more numbers, so that other shapes share the program.
 
-    The n-th number of a Threefry key depends on n alone, unless JAX is set to draw as it once did.
+    The n-th number of a Threefry key depends on n alone, unless JAX is set to its former way of
+    drawing.
     """
     counted = jax.config.values["jax_threefry_partitionable"]
     threefry = jax.random.key_impl(key) == "threefry2x32"

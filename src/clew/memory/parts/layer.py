@@ -21,9 +21,9 @@ NORM_PLACES = ("before", "after", "around", "none")
 
 
 class Mixer(eqx.Module):
-    """What a layer calls its attention, whatever it is: the interface of a memory.
+    """The attention of a layer, of any kind; it has the interface of a memory.
 
-    A norm before it is part of it.
+    It includes the norm before it.
     """
 
     @abc.abstractmethod
@@ -43,11 +43,11 @@ class Mixer(eqx.Module):
         """A chunk."""
 
     def refresh(self, state: State) -> State:
-        """The state as it is: nothing in it was derived from the parameters."""
+        """The unchanged state: by default nothing in it was derived from the parameters."""
         return state
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How an episode is read; nothing unless a mixer says so."""
+        """How an episode is read; empty by default."""
         return {}
 
 
@@ -55,7 +55,7 @@ A = TypeVar("A", bound=Mixer)
 
 
 class LayerState(NamedTuple):
-    """The attention's state, and the gates' where they carry something through time."""
+    """The attention's state, and the states of gates that carry something through time."""
 
     attention: State
     attention_gate: State
@@ -75,23 +75,23 @@ class LayerOptions(TypedDict, total=False):
 class Layer(eqx.Module, Generic[A]):
     """One transformer layer: an attention and a feed-forward net, each behind a gate.
 
-    With act, and weight, as below, the places of the norms are
+    With act and weight as below, the norms are placed as follows:
 
         before    y = gate_1(x, f(attention(x)))             out = gate_2(y, f(mlp(norm_2(y))))
         after     y = norm_1(gate_1(x, f(attention(x))))     out = norm_2(gate_2(y, f(mlp(y))))
         around    y = gate_1(x, f(norm_1(attention(x))))     out = gate_2(y, f(mlp(norm_2(y))))
         none      y = gate_1(x, f(attention(x)))             out = gate_2(y, f(mlp(y)))
 
-    where f(a) = weight act(a). "before" is GTrXL's (the attention norms what it reads itself),
-    "after" the canonical transformer's, "none" ReZero's, and "around" that of Makkink's GTrXL.
+    where f(a) = weight act(a). "before" is GTrXL's (the attention norms its own input), "after" the
+    canonical transformer's, "none" ReZero's, and "around" that of Makkink's GTrXL.
 
-    `act` is relu before a GRU gate, as Parisotto et al. (2020) have it, and else the identity.
-    `weight` is 1, or with `residual_weight` one learned number that starts at 0 and is the same
-    for both sublayers: Bachlechner et al. (2020), Eq. 6, zeta in Makkink (2021), Eq. 2.36.
+    `act` is relu before a GRU gate, as in Parisotto et al. (2020), and otherwise the identity.
+    `weight` is 1, or with `residual_weight` one learned number that starts at 0 and is the same for
+    both sublayers: Bachlechner et al. (2020), Eq. 6, zeta in Makkink (2021), Eq. 2.36.
 
     With `inner_residual` the attention's output is norm_0(x + attention(x)) wherever it stands
-    above, as in Makkink's published code. With `crossed_states` a temporal gate 1 goes on from
-    the h of gate 2, a slip of that code that its results were made with. `backend` is that of a
+    above, as in Makkink's published code. With `crossed_states` a temporal gate 1 continues from
+    the h of gate 2, a slip of that code with which its results were made. `backend` is used by a
     temporal gate.
     """
 
@@ -183,7 +183,7 @@ class Layer(eqx.Module, Generic[A]):
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """The maps of the attention, and of the gate after it."""
         maps = self.attention.maps(xs)
-        if self.crossed_states:  # the gates depend on each other, so no chunk of one alone
+        if self.crossed_states:  # the gates depend on each other, so neither can run a chunk alone
             return maps
         start = jnp.zeros(len(xs), bool)
         _, attended = self.attention.unroll(self.attention.init_state(), xs, start)

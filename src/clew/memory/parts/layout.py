@@ -1,4 +1,4 @@
-"""Where a memory's numbers are: the parameters and the state by name, axes and shape."""
+"""The layout of a memory: parameters and state by name, axes and shape."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ class Leaf(NamedTuple):
     """One array."""
 
     path: str
-    """Its attribute of the memory; the leaf of a checkpoint has the same."""
+    """Its attribute in the memory; the leaf of a checkpoint has the same path."""
     axes: str
-    """What its axes are, as the class says; empty where it does not."""
+    """The names of its axes as the class declares them; empty if it does not."""
     shape: tuple[int, ...]
 
 
 def parameter_layout(memory: AbstractMemory) -> list[Leaf]:
     """The trained arrays of a memory in the order of their attributes.
 
-    Weights are [in, out], y = x W + b: transposed against PyTorch's. Gates lie side by side along
-    the last axis, in the order of the class's equation.
+    Weights are [in, out], y = x W + b: the transpose of PyTorch's. Gates lie side by side along the
+    last axis, in the order of the class's equation.
 
     Args:
-        memory: with arrays, or with their shapes in place.
+        memory: with arrays, or with shapes instead of arrays.
     """
     return list(_leaves(memory, "", None))
 

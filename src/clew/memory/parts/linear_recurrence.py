@@ -1,7 +1,7 @@
-"""Linear recurrences, s_t = keep_t * s_{t-1} + add_t and a_t = read(s_t), in the forms of a chunk.
+"""Linear recurrences, s_t = keep_t * s_{t-1} + add_t and a_t = read(s_t), over a chunk.
 
-A model says what a step keeps, adds and reads. Its steps, one after the other or with all states at
-once, follow from that; chunks of matrix products are the model's own, see
+A model defines what a step keeps, adds and reads. The steps, one after the other or with all states
+at once, follow from that; a model brings its own chunks of matrix products, see
 `clew.memory.parts.chunkwise`.
 """
 
@@ -20,20 +20,20 @@ S = TypeVar("S", bound=PyTree)
 
 ScanBackend = Literal["auto", "associative", "xla"]
 """What computes all states of a chunk: "xla" step by step, "associative" in parallel over time, and
-"auto" in parallel on an accelerator alone. Both are the same function within rounding."""
+"auto" in parallel only on an accelerator. Both are the same function within rounding."""
 
 Chunk = tuple[PyTree[Array], Float[Array, "time heads head"]]
-"""The state after some steps, and a_t of all of them."""
+"""The state after several steps, and a_t of each of them."""
 
 
 class LinearRecurrence(Protocol):
-    """What one step of a recurrence does, for all heads, with the inputs of that step."""
+    """One step of a recurrence, for all heads, given the inputs of that step."""
 
     states_at_once: ClassVar[int]
     """Steps whose states are held together by the associative scan."""
 
     def decay(self, inputs: Any, /) -> tuple[PyTree[Array], PyTree[Array]]:
-        """What a step keeps of every array of the state, and what it adds."""
+        """The factors by which a step keeps every array of the state, and what it adds."""
         ...
 
     def read(self, state: Any, inputs: Any, /) -> Float[Array, "heads head"]:
@@ -42,10 +42,10 @@ class LinearRecurrence(Protocol):
 
 
 class ChunkwiseRecurrence(LinearRecurrence, Protocol):
-    """One whose chunks are matrix products too."""
+    """A recurrence whose chunks can also be computed by matrix products."""
 
     def read_chunks(self, state: Any, inputs: Any, starts: Bool[Array, " time"], /) -> Chunk:
-        """Some steps in parallel, by matrix products."""
+        """Several steps in parallel, by matrix products."""
         ...
 
 
@@ -54,8 +54,8 @@ def states_of(
 ) -> S:
     """All states s_t = keep_t * s_{t-1} + add_t of a chunk, real or complex.
 
-    What a cell with a diagonal state needs to be parallel in time: the last of them is the state
-    after the chunk, and what the cell says of each is one product.
+    This makes a cell with a diagonal state parallel in time: the last state is the state after the
+    chunk, and the cell's outputs are one product of all states.
 
     Args:
         keep: leaves [time, ...], that broadcast against those of `add`.
@@ -100,7 +100,7 @@ def advance_chunk(
     inputs: Any,
     starts: Bool[Array, " time"],
 ) -> Chunk:
-    """A chunk in any form but "kernel"; the gradient keeps few of its states."""
+    """A chunk in any form but "kernel"; the gradient stores few of its states."""
 
     def by_products(state: Any, piece: tuple[Any, Array]) -> Chunk:
         return recurrence.read_chunks(state, *piece)
@@ -118,7 +118,7 @@ def advance_states(
     inputs: Any,
     starts: Bool[Array, " time"],
 ) -> Chunk:
-    """A chunk by its states; the gradient keeps few of them.
+    """A chunk by its states; the gradient stores few of them.
 
     Raises:
         UserError: for an unknown form.

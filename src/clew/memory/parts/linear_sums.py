@@ -20,7 +20,7 @@ class LinearState(NamedTuple):
     matrix: Float[Array, "heads head head"]
     normaliser: Float[Array, "heads head"]
     lost: tuple[Array, ...] = ()
-    """What rounding took off both sums, if the memory compensates for it."""
+    """The rounding errors of both sums, if the memory compensates for them."""
 
     def add(self, matrix: Array, normaliser: Array) -> "LinearState":
         """The sums with one more term each."""
@@ -42,7 +42,7 @@ class LinearState(NamedTuple):
 
 
 def _add_exactly(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum, and what rounding took off it."""
+    """The rounded sum, and its rounding error."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
@@ -51,7 +51,7 @@ def _add_exactly(a: Array, b: Array) -> tuple[Array, Array]:
 def read_piece(
     epsilon: float, state: LinearState, inputs: tuple[Array, Array, Array, Array]
 ) -> tuple[LinearState, Float[Array, "time heads head"]]:
-    """Some steps at once: what they see of each other, and what they see of the state.
+    """Several steps at once: what they see of each other, and what they see of the state.
 
     Args:
         epsilon: added to the denominator.
@@ -73,6 +73,6 @@ def read_piece(
     key, value = jnp.where(last, key, 0.0), jnp.where(last, value, 0.0)
     kept = select(going_on[-1], state, jax.tree.map(jnp.zeros_like, state))
     after = kept.add(exact_einsum("jhv,jhm->hvm", value, key), jnp.sum(key, axis=0))
-    # Steps that fill a piece up ask for nothing: 0 / 0 without an epsilon.
+    # Padding steps have zero queries: 0 / 0 without an epsilon.
     below = jnp.where(below == 0.0, 1.0, below)
     return fine.spoil(above / below[:, :, None], after)

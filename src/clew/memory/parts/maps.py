@@ -1,4 +1,4 @@
-"""How a memory reads an episode: attention, gates, what is kept."""
+"""How a memory reads an episode: attention, gates, decay."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -21,7 +21,7 @@ class MemoryMap(eqx.Module):
 
     - "attention" [units, time, time]: the weight that step t gives to what was read at step s,
       for every head; rows are t, columns s, zero for s > t.
-    - "keep" [time, units]: the factor in [0, 1] by which step t multiplies what was held before.
+    - "keep" [time, units]: the factor in [0, 1] by which step t multiplies the previous content.
       The product over s + 1 .. t says how much of what was held at s is left at t.
     - "gate" [time, units]: any other number of each step, such as how far a gate is open.
 
@@ -40,15 +40,15 @@ Maps = dict[str, MemoryMap]
 
 
 def prefixed(prefix: str, maps: Mapping[str, MemoryMap]) -> Maps:
-    """The same maps, each name behind a prefix, such as that of a layer."""
+    """The same maps with a prefix before each name, such as that of a layer."""
     return {f"{prefix}{name}": found for name, found in maps.items()}
 
 
 def left(keep: Float[Array, "time units"]) -> Float[Array, "time time"]:
     """How much of what was held at s is left at t: the mean over units of keep[s+1] .. keep[t].
 
-    Zero for s > t, one for s = t. By a running product along t for every s, without logarithms,
-    so that a factor of exactly 0 is no exception.
+    Zero for s > t, one for s = t. Computed as a running product along t for every s, without
+    logarithms, so that a factor of exactly 0 needs no special case.
 
     Args:
         keep: factors in [0, 1].

@@ -1,4 +1,4 @@
-"""Mixers that read through a short convolution, and those whose state is a matrix for each head."""
+"""Mixers with a short convolution, and mixers whose state is a matrix for each head."""
 
 import abc
 from typing import Any, Literal, NamedTuple
@@ -29,10 +29,10 @@ class ConvolvedState(NamedTuple):
 
 
 class ConvolvedMixer(Mixer):
-    """A product, a short convolution over time or none, a recurrence of heads, and a product.
+    """A product, an optional short convolution over time, a recurrence of heads, and a product.
 
-    `step` and `unroll` follow from what a model says of each of them. What the convolution says is
-    `read` below; without one it is what would go into it.
+    `step` and `unroll` follow from the model's definition of each. `read` below is the output of
+    the convolution; without a convolution it is what would be its input.
     """
 
     norm: eqx.AbstractVar[LayerNorm]
@@ -41,11 +41,11 @@ class ConvolvedMixer(Mixer):
 
     @abc.abstractmethod
     def project(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead channels"]:
-        """What goes into the convolution, from the normed input."""
+        """The input of the convolution, from the normed input."""
 
     @abc.abstractmethod
     def terms(self, x: Float[Array, "*lead n"], read: Float[Array, "*lead channels"]) -> Any:
-        """What the recurrence reads."""
+        """The inputs of the recurrence."""
 
     @abc.abstractmethod
     def init_heads(self) -> State:
@@ -69,7 +69,7 @@ class ConvolvedMixer(Mixer):
         x: Float[Array, "*lead n"],
         read: Float[Array, "*lead channels"],
     ) -> Float[Array, "*lead n"]:
-        """What the layer is given; unless a model says otherwise, by a `GatedOutput`."""
+        """The mixer's output; by default through a `GatedOutput`."""
         return self.output(y, x)
 
     def init_state(self) -> ConvolvedState:
@@ -100,10 +100,10 @@ class ConvolvedMixer(Mixer):
 
 
 class MatrixMixer(ConvolvedMixer):
-    """One whose recurrence is that of `matrix_recurrence`: `terms` are `MatrixInputs`.
+    """A mixer with the recurrence of `matrix_recurrence`: `terms` are `MatrixInputs`.
 
-    What goes into the convolution is `inputs(x)`. Where one observation takes several steps of the
-    recurrence, `terms` have an axis for them before that of the heads, and the last one is read.
+    The input of the convolution is `inputs(x)`. Where one observation takes several steps of the
+    recurrence, `terms` have an axis for them before that of the heads, and the last step is read.
     """
 
     inputs: eqx.AbstractVar[Linear]
@@ -113,16 +113,16 @@ class MatrixMixer(ConvolvedMixer):
 
     @property
     def width_of_keys(self) -> int:
-        """That of values, unless a model has another."""
+        """The width of keys: that of values, unless a model overrides it."""
         return self.head_size
 
     @property
     def steps_per_input(self) -> int:
-        """Steps of the recurrence for one observation: one, unless a model has more."""
+        """Steps of the recurrence per observation: one, unless a model overrides it."""
         return 1
 
     def init_heads(self) -> Matrix:
-        """Zeros, of single precision at least: half of it would lose what a long sum adds."""
+        """Zeros, in single precision at least: half precision would lose what a long sum adds."""
         shape = (self.num_heads, self.head_size, self.width_of_keys)
         return jnp.zeros(shape, jnp.promote_types(self.inputs.weight.dtype, jnp.float32))
 
@@ -155,7 +155,7 @@ class MatrixMixer(ConvolvedMixer):
 
 
 class GatedOutput(eqx.Module):
-    """(norm(y) * act(x G)) W_o, with each head normed by itself; one scale serves all heads.
+    """(norm(y) * act(x G)) W_o, with each head normed separately; one scale serves all heads.
 
     Shapes: y [heads, head] and x [size] to [size].
     """
@@ -190,5 +190,5 @@ class GatedOutput(eqx.Module):
 
 
 def in_heads(x: Float[Array, "*lead wide"], num_heads: int) -> Float[Array, "*lead heads head"]:
-    """The numbers of each head by themselves."""
+    """The last axis split into heads."""
     return jnp.reshape(x, (*x.shape[:-1], num_heads, -1))

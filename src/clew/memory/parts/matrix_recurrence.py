@@ -6,18 +6,20 @@
     C_t = C_{t-1} (diag(a_t) - e_t s_t') + v_t k_t'                       (both for every key)
     y_t = C_t q_t
 
-The delta rule is the sum with other values: u_t = b_t (v_t - a_t C_{t-1} k_t), what the state does
-not say of k_t yet, in place of v_t. Within a chunk these values are the solution of a triangular
-system, so that both are a few matrix products, see `read_chunk`. The last line adds -C_{t-1} e_t at
-s_t beside v_t at k_t, so that it is a sum of two terms a step, the first of which is solved for.
+The delta rule is the sum with other values: u_t = b_t (v_t - a_t C_{t-1} k_t), the part of v_t that
+the state does not yet return for k_t, instead of v_t. Within a chunk these values solve a
+triangular system, so both are a few matrix products, see `read_chunk`. The last recurrence adds
+-C_{t-1} e_t at s_t beside v_t at k_t, so it is a sum of two terms per step, the first of which is
+solved for.
 
-What is kept between two steps of a chunk is a product of a's. As a quotient of products, or a
-difference of sums of logarithms, it would lose its digits behind a strong decay, and be 0 / 0
-behind an a of 0. It is summed by halves instead, see `sum_between`: a may be 0, as at a start. With
-a decay for every key it is multiplied by halves, see `clew.memory.parts.chunkwise`.
+The decay between two steps of a chunk is a product of a's. As a quotient of products, or a
+difference of sums of logarithms, it would lose its digits after a strong decay, and be 0 / 0 after
+an a of 0. It is summed by halves instead, see `sum_between`: a may be 0, as at a start. With a
+decay for every key it is multiplied by halves, see `clew.memory.parts.chunkwise`.
 
-Keys may turn, as positions of an attention do: `turn` is the angle by which every step turns what
-the state holds. A score depends on how many steps lie between, and no step is counted.
+Keys may be rotated, as in rotary positions: `turn` is the angle by which every step rotates the
+contents of the state. A score then depends on the number of steps in between, without a position
+counter.
 """
 
 import math
@@ -44,16 +46,16 @@ from clew.memory.parts.products import exact_einsum
 from clew.memory.parts.scans import checkpointed_scan, scan_pieces
 
 CHUNK = 32
-"""Steps that see each other by products; what is older is seen by the state. On two cores the
-gradient of 64 took a quarter longer."""
+"""Steps that see each other through products; they see older steps through the state. On two cores
+the gradient with 64 took a quarter longer."""
 
 MatrixForm = Literal["kernel", "chunkwise", "xla"]
 """What computes a chunk: "kernel", compiled C++, "xla" step by step, "chunkwise" by products."""
 
 MatrixBackend = Literal["auto", MatrixForm]
-"""A `MatrixForm`, or "auto": the kernel where JAX runs on a processor that has it and all numbers
-are of one type, float32 or float64; else "chunkwise". All are the same function within rounding;
-all but "kernel" have forward-mode and second derivatives."""
+"""A `MatrixForm`, or "auto": the kernel where JAX runs on a CPU that has it and all floats have one
+dtype, float32 or float64; otherwise "chunkwise". All are the same function within rounding; all but
+"kernel" have forward-mode and second derivatives."""
 
 BACKENDS = get_args(MatrixBackend)
 
@@ -61,7 +63,8 @@ Matrix = Float[Array, "heads value key"]
 
 
 class Erase(NamedTuple):
-    """What a step takes from the state beside its decay: what it held of a key e, at all keys s."""
+    """What a step removes from the state beside its decay: the content of a key e, at all keys
+    s."""
 
     key: Float[Array, "*time heads key"]
     """e"""
@@ -70,20 +73,20 @@ class Erase(NamedTuple):
 
 
 class MatrixInputs(NamedTuple):
-    """What the steps of a matrix recurrence read, with a leading axis for time or without."""
+    """The inputs of a matrix recurrence's steps, with or without a leading time axis."""
 
     query: Float[Array, "*time heads key"]
     key: Float[Array, "*time heads key"]
     value: Float[Array, "*time heads value"]
     log_keep: Float[Array, "*time heads"] | Float[Array, "*time heads key"]
-    """log a, at most 0 and -inf where everything is forgotten; of a head, or of every key"""
+    """log a, at most 0 and -inf where everything is forgotten; one per head, or one per key"""
     rate: Float[Array, "*time heads"] | None = None
-    """b of the delta rule, which needs one a for a head; None for sums"""
+    """b of the delta rule, which needs one a per head; None for sums"""
     turn: Float[Array, "*time heads half"] | None = None
-    """angles by which pairs of a key's numbers turn in this step, see `turned`; None for none"""
+    """angles by which this step rotates pairs of a key's numbers, see `turned`; None for none"""
     erase: Erase | None = None
-    """what is erased of other keys than k, where every key has its a, keys do not turn and there is
-    no b; None for nothing"""
+    """what is erased from keys other than k; requires an a per key, no `turn` and no b; None for
+    nothing"""
 
 
 def advance(
@@ -119,11 +122,11 @@ def choose_matrix_form(backend: MatrixBackend, *arrays: Any) -> MatrixForm:
 def advance_chunk(
     backend: MatrixBackend, state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-    """A chunk of steps, whose gradient keeps few of their states.
+    """A chunk of steps; the gradient stores few of their states.
 
     Raises:
-        UserError: for an unknown form, for a kernel that cannot be built, and for inputs that no
-            form of a chunk knows together.
+        UserError: for an unknown form, for a kernel that cannot be built, and for combinations of
+            inputs that no form of a chunk supports.
     """
     _refuse_unknown(inputs)
     form = choose_matrix_form(backend, state, inputs)
@@ -135,13 +138,13 @@ def advance_chunk(
 
 
 def _refuse_unknown(inputs: MatrixInputs) -> None:
-    """A step could take these together, the forms of a chunk would read them as something else."""
+    """Refuses combinations that a single step could take but the forms of a chunk would misread."""
     of_keys = inputs.log_keep.ndim == inputs.key.ndim
     if inputs.rate is not None and of_keys:
-        raise UserError("a delta rule (rate) needs one log_keep for a head, got one for every key")
+        raise UserError("a delta rule (rate) needs one log_keep per head, got one per key")
     plain = inputs.rate is None and inputs.turn is None
     if inputs.erase is not None and not (of_keys and plain):
-        raise UserError("what erases needs a log_keep for every key, and has no rate and no turn")
+        raise UserError("erase needs one log_keep per key, and neither rate nor turn")
 
 
 def run_kernel(
@@ -149,7 +152,7 @@ def run_kernel(
 ) -> tuple[Matrix, Float[Array, "time heads value"]]:
     """A chunk by the kernel.
 
-    Where keys turn, all are turned as far as their step lies behind the state before them.
+    Rotated keys are turned by the distance of their step from the state before the chunk.
     """
     query, key, value, log_keep, rate, turn, erase = inputs
     none = jnp.zeros((*value.shape[:2], 0), value.dtype)
@@ -165,14 +168,14 @@ def run_kernel(
 
 
 def _add_angles(one: Array, other: Array) -> Array:
-    """Within one turn, or the sum of a long chunk would lose its digits."""
+    """Adds angles modulo one turn, since the sum over a long chunk would lose its digits."""
     return jnp.remainder(one + other, 2.0 * math.pi)
 
 
 def read_chunk(
     state: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Matrix, Float[Array, "time heads value"]]:
-    """Some steps by matrix products.
+    """Several steps by matrix products.
 
     With d[t, j] = a_{j+1} ... a_t, and e[t] = a_1 ... a_t for the state C before them,
 
@@ -183,12 +186,12 @@ def read_chunk(
 
         u_t + b_t sum_{j < t} d[t, j] (k_j . k_t) u_j = b_t (v_t - e[t] C k_t)
 
-    Where keys turn, all of them are turned as far as their step lies behind the state before.
+    Rotated keys are turned by the distance of their step from the state before the chunk.
 
     Source: Yang et al. (2024), Parallelizing linear transformers with the delta rule, and Gated
     delta networks, section 3; their W and U are one system here, since C is known.
     """
-    # A sum of finite logarithms may be -inf; one that is -inf by itself would count as a mistake.
+    # A sum of finite logarithms may be -inf; a single -inf would count as a mistake.
     lowest = jnp.finfo(inputs.log_keep.dtype).min
     inputs = inputs._replace(log_keep=jnp.maximum(inputs.log_keep, lowest))
     fine = without_nonfinite(state, inputs, starts)
@@ -207,7 +210,7 @@ def read_chunk(
 def _read_heads(
     old: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Float[Array, "time heads value"], Matrix]:
-    """y of some steps and the state after them, with one decay for a head."""
+    """y of several steps and the state after them, with one decay per head."""
     query, key, value, log_keep, rate, *_ = inputs
     between, since = sum_between(jnp.where(starts[:, None], -jnp.inf, log_keep))
     d, e = jnp.exp(between), jnp.exp(since)
@@ -225,7 +228,7 @@ def _read_heads(
 def _read_keys(
     old: Matrix, inputs: MatrixInputs, starts: Bool[Array, " time"]
 ) -> tuple[Float[Array, "time heads value"], Matrix]:
-    """The same with a decay for every key; all steps are one chunk."""
+    """The same with a decay per key; all steps are one chunk."""
     size = chunk_size(len(starts))
     query, key, value = (cut(x, size)[0] for x in (inputs.query, inputs.key, inputs.value))
     kept = decays(-jnp.expm1(inputs.log_keep), starts, size)
@@ -241,7 +244,7 @@ def _read_erased(
 ) -> tuple[Float[Array, "time heads value"], Matrix]:
     """The same where a step also adds u_t s_t' with u_t = -C_{t-1} e_t.
 
-    As C_{t-1} is what steps up to t - 1 see, e is moved there, where it is a query like all others.
+    As C_{t-1} is what step t - 1 sees, e is moved there, where it is a query like all others.
     """
     assert inputs.erase is not None
     size, share = chunk_size(len(starts)), inputs.erase.share
@@ -271,14 +274,14 @@ def _read_erased(
 
 
 def _later(x: Float[Array, "heads time n"]) -> Float[Array, "heads time n"]:
-    """What belongs to each step moved to the next one."""
+    """The array shifted by one step, so that each step's entry is at the next one."""
     return jnp.concatenate([jnp.zeros_like(x[:, :1]), x[:, :-1]], axis=1)
 
 
 def turned(
     x: Float[Array, "*lead key"], angle: Float[Array, "*#lead half"]
 ) -> Float[Array, "*lead key"]:
-    """Turns the pairs (x_i, x_{i + key / 2}) by their angles."""
+    """Rotates the pairs (x_i, x_{i + key / 2}) by their angles."""
     first, second = jnp.split(x, 2, axis=-1)
     cos, sin = (jnp.broadcast_to(f(angle), first.shape) for f in (jnp.cos, jnp.sin))
     return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
@@ -289,9 +292,9 @@ def sum_between(
 ) -> tuple[Float[Array, "heads time time"], Float[Array, "time heads"]]:
     """x_{j+1} + ... + x_t for all j <= t, -inf for the others; and x_1 + ... + x_t.
 
-    A sequence is halved, and its halves again. A pair in different halves has what is left of the
-    left one after j, and the right one up to t: sums alone, so that nothing cancels, and -inf,
-    which may be among x, never meets another with the opposite sign.
+    A sequence is halved, and its halves again. The sum of a pair in different halves is that of the
+    left half after j plus that of the right half up to t. There are only sums, so nothing cancels,
+    and a -inf in x never meets one of the opposite sign.
     """
     time, heads = x.shape
     size = 1 << (time - 1).bit_length()
@@ -326,10 +329,10 @@ def solve_unit_lower(
 ) -> Float[Array, "heads time n"]:
     """u with u_t + sum_{j < t} lower[t, j] u_j = right_t, by halves.
 
-    What else `lower` has is not read.
+    Only the entries below the diagonal of `lower` are read.
 
-    Not `jax.scipy.linalg.solve_triangular`, which on a processor waits in one of XLA's threads for
-    others of them: two at once, in a pool of two, waited for ever (jaxlib 0.10).
+    This is not `jax.scipy.linalg.solve_triangular`, which on a CPU waits in one of XLA's threads
+    for other threads of the pool: two calls at once, in a pool of two, deadlocked (jaxlib 0.10).
     """
     size = right.shape[1]
     if size == 1:

@@ -1,4 +1,4 @@
-"""What minGRU and minLSTM have in common: gates and a candidate of the observation alone."""
+"""The common part of minGRU and minLSTM: gates and a candidate from the observation alone."""
 
 import abc
 from typing import ClassVar, Literal
@@ -18,7 +18,7 @@ Candidate = Literal["linear", "positive"]
 
 
 class MinimalMixer(DiagonalMixer):
-    """A recurrence of h, between a product that widens and one that narrows.
+    """A recurrence of h, between a widening and a narrowing product.
 
     `inputs` holds the gates, the last of which forgets, and then h~.
     """
@@ -60,10 +60,10 @@ class MinimalMixer(DiagonalMixer):
 
     @abc.abstractmethod
     def factors(self, *gates: Float[Array, "*lead inner"]) -> tuple[Array, Array]:
-        """By what a step multiplies h and h~, from the products of the gates."""
+        """The factors of h and h~ in a step, from the products of the gates."""
 
     def read_gates(self, x: Float[Array, "*lead n"]) -> tuple[Array, Array]:
-        """`factors` for what is observed."""
+        """`factors` for an observation."""
         *gates, _ = self._products(x)
         return self.factors(*gates)
 

@@ -1,7 +1,7 @@
 """The usual backbone of a modern sequence model, around any mixer of time steps.
 
-A mixer here is made from its width, key=..., init=... and its options: a norm, products of what it
-reads, a recurrence, and a product of what that gives. A model is one mixer and its options.
+A mixer is made from its width, key=..., init=... and its options: a norm, products of its input, a
+recurrence, and a product of the result. A model is one mixer and its options.
 """
 
 import functools
@@ -47,18 +47,18 @@ def mixer_stack(
 
         e = x W + b;   layer: y = x + mixer(norm(x));   out = y + mlp(norm(y))
 
-    b is drawn, see `with_drawn_bias`: no gate keeps a stream of zeros from the norms.
+    b is drawn, see `with_drawn_bias`: otherwise zero observations would reach the norms as zeros.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        mixer: makes one from its width, key=..., init=... and its options.
+        mixer: makes a mixer from its width, key=..., init=... and its options.
         hidden_size: width of the residual stream, and of the output.
-        num_layers: layers on top of each other.
+        num_layers: number of layers.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
-        gate: what joins a sublayer to the stream: "residual", or "gru" as in GTrXL.
+        gate: how a sublayer joins the stream: "residual", or "gru" as in GTrXL.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        **options: the mixer's own.
+        **options: the mixer's options.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -73,19 +73,19 @@ def mixer_stack(
 
 
 class MixerStack(LayerStack):
-    """A memory made of mixers, whose constructor says which by `stacks`."""
+    """A memory made of mixers, which its constructor names with `stacks`."""
 
     def stack(
         self, input_size: int, key: PRNGKeyArray, mixer: Callable[..., Mixer], **options: Any
     ) -> None:
-        """Sets every field, by `mixer_stack`; for `stacks`."""
+        """Sets every field from `mixer_stack`; for `stacks`."""
         self.set_layers(input_size, *mixer_stack(input_size, key, mixer, **options))
 
 
 def stacks(mixer: Callable[..., Mixer]) -> Callable[[T], T]:
-    """For the constructor of a `MixerStack`, which needs no body: its layers have this mixer.
+    """Decorates the constructor of a `MixerStack` with this mixer; it needs no body.
 
-    The options that it lists go to the mixer, those in `**options` to `mixer_stack`.
+    The options that it lists go to the mixer, and `**options` to `mixer_stack`.
     """
 
     def decorate(init: T) -> T:

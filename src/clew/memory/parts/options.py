@@ -1,4 +1,4 @@
-"""Options that several constructors share: described once, and listed by each of them."""
+"""Options that several constructors share: described once, listed by each."""
 
 import functools
 import inspect
@@ -11,15 +11,15 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 def takes_options_of(make: Callable[..., Any], **defaults: Any) -> Callable[[T], T]:
-    """For a constructor whose `**options: Unpack[...]` go on to `make`: its signature lists them.
+    """Decorates a constructor that passes `**options: Unpack[...]` to `make`: lists them.
 
-    So `inspect.signature` knows every option with its default, and `__init__`'s docstring has the
-    arguments of `make` after its own. Type checkers know the options by the annotation, a
+    `inspect.signature` then has every option with its default, and `__init__`'s docstring has the
+    arguments of `make` after its own. Type checkers know the options from the annotation, a
     `TypedDict`.
 
     Args:
-        make: what takes the options; it says what they default to.
-        **defaults: other defaults than those of `make`.
+        make: the function that takes the options; it sets their defaults.
+        **defaults: defaults that differ from those of `make`.
     """
     known = inspect.signature(make).parameters
 

@@ -18,11 +18,11 @@ class Oscillators(NamedTuple):
     """
 
     table: np.ndarray
-    """[period, vectors], cos(omega_k t), or for a second vector sin(omega_k t)"""
+    """[period, vectors], cos(omega_k t), or sin(omega_k t) for a second vector"""
     weights: np.ndarray
     """[vectors], each vector's weight in the readout"""
     scale: float
-    """what the readout is multiplied by"""
+    """the factor of the readout"""
 
     @property
     def constant(self) -> bool:
@@ -35,7 +35,7 @@ Waves = Callable[[int], Oscillators]
 
 
 def half_wave(r: int) -> Oscillators:
-    """Cosines of omega_k = pi k / r, k = 0..r, the two ends weighing one half.
+    """Cosines of omega_k = pi k / r, k = 0..r, with weight one half at both ends.
 
     delta(m, n) = [m = n mod 2r] + [m = -n mod 2r]. Source: Pramanik (2023), Eq. 4.6.
     """
@@ -48,8 +48,8 @@ def half_wave(r: int) -> Oscillators:
 def full_wave(r: int) -> Oscillators:
     """Cosine and sine of omega_k = 2 pi k / R, 0 <= omega_k <= pi, in R = r + 1 vectors.
 
-    delta(m, n) = [m = n mod R], without any step's mirror image. In mean square over time no R
-    vectors of any kind do better than these or `odd_wave`, see the documentation's page on the
+    delta(m, n) = [m = n mod R], without any step's mirror image. In mean square over time no set of
+    R vectors does better than these or `odd_wave`; see the documentation's page on the
     approximation.
     """
     return _cosines_and_sines(r, odd=False)
@@ -58,13 +58,13 @@ def full_wave(r: int) -> Oscillators:
 def odd_wave(r: int) -> Oscillators:
     """Cosine and sine of omega_k = pi (2k + 1) / R, 0 < omega_k <= pi, in R = r + 1 vectors.
 
-    As `full_wave`, and negative where (m - n) / R is odd.
+    Like `full_wave`, but negative where (m - n) / R is odd.
     """
     return _cosines_and_sines(r, odd=True)
 
 
 def _cosines_and_sines(r: int, odd: bool) -> Oscillators:
-    """A frequency of 0 or pi has no sine and weighs one half."""
+    """A frequency of 0 or pi has no sine and weight one half."""
     require_at_least("r", r, 1, MOST_PARTS)
     vectors = r + 1
     # In units of pi / vectors the frequencies are even numbers, or odd ones, up to pi.
@@ -82,4 +82,4 @@ def phases(period: int, multiples: np.ndarray) -> np.ndarray:
 
 
 WAVES: dict[str, Waves] = {"half_wave": half_wave, "full_wave": full_wave, "odd_wave": odd_wave}
-"""By name."""
+"""The waves by name."""

@@ -1,4 +1,4 @@
-"""Arrays that lie on several devices, as far as JAX's types tell."""
+"""Whether arrays lie on several devices, as far as JAX's types say."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import jax
 
 
 def placed(arrays: Any) -> bool:
-    """Whether the types of some arrays say how they lie on devices.
+    """Whether the types of some arrays say how they are placed on devices.
 
     They do on a mesh with explicit axes, and within `jax.shard_map` unless that is given
-    `check_vma=False`. JAX's own operations hand it on; primitives of ours and kernels do not, so
-    that what is made of JAX's own operations has to stand in for them.
+    `check_vma=False`. JAX's own operations propagate this; our primitives and kernels do not, so
+    JAX's own operations must replace them there.
     """
     kinds = [jax.typeof(x) for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
     return any(_varying(kind) or kind.sharding.mesh.explicit_axes for kind in kinds)

@@ -1,4 +1,4 @@
-"""Where in its episode an observation stands, and the sinusoids that say so."""
+"""The position of an observation in its episode, and its sinusoidal encoding."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 def frequencies(size: int) -> np.ndarray:
-    """The frequencies of `sinusoids`, in radians a step."""
+    """The frequencies of `sinusoids`, in radians per step."""
     half = (size + 1) // 2
     return 10_000.0 ** (-2.0 * np.arange(half) / size)
 
@@ -28,9 +28,9 @@ def encode(positions: Int[Array, "*time"], size: int, dtype: DTypeLike) -> Float
 
     Args:
         positions: of the observations.
-        size: numbers for each.
-        dtype: of what is returned; angles have at least float32, since half precision would not
-            tell late positions apart.
+        size: of each encoding.
+        dtype: of the result; angles have at least float32, since half precision could not
+            distinguish late positions.
     """
     wide = jnp.promote_types(dtype, jnp.float32)
     rates = jnp.asarray(frequencies(size), wide)

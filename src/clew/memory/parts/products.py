@@ -1,4 +1,4 @@
-"""Products with weights, in the layout in which their gradients are cheapest."""
+"""Products with weights, laid out so that their gradients are cheapest."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ _product_p = Primitive("product")
 
 
 def product(x: Float[Array, "*lead in"], weight: Float[Array, "in out"]) -> Array:
-    """x W over the last axis, [..., out], as `x @ weight` has it, and of the same numbers.
+    """x W over the last axis, [..., out]; the same numbers as `x @ weight`.
 
-    For JAX a product whose batch comes from `vmap` has several leading axes, and the gradient of W
-    is a sum over all of them. XLA brings the larger operand of such a sum into another order
-    first, number by number, which on a processor took a third of a learning pass. This is a
-    primitive of its own that knows better: batch axes stand in front, and the gradient of W is
-    x^T y with all leading axes made one, which needs no copy. `docs/kernels.md` has figures.
+    In JAX a product whose batch comes from `vmap` has several leading axes, and the gradient of W
+    is a sum over all of them. XLA first transposes the larger operand of such a sum, number by
+    number, which on a CPU took a third of a learning pass. This is a primitive that avoids it:
+    batch axes stand in front, and the gradient of W is x^T y with all leading axes merged, which
+    needs no copy. `docs/kernels.md` has figures.
 
     All transformations of JAX work on it, in every order.
 
@@ -40,9 +40,9 @@ def product(x: Float[Array, "*lead in"], weight: Float[Array, "in out"]) -> Arra
 
 
 def exact_einsum(axes: str, a: Array, b: Array) -> Array:
-    """`jnp.einsum` of a state, which sums thousands of steps, with all the bits that it has.
+    """`jnp.einsum` at full precision, for a state that sums thousands of steps.
 
-    A GPU rounds what it multiplies to TF32's eleven bits unless it is told not to.
+    By default a GPU rounds the factors to TF32's eleven bits.
     """
     return jnp.einsum(axes, a, b, precision=jax.lax.Precision.HIGHEST)
 
@@ -67,7 +67,7 @@ def _batch(
         x = jnp.moveaxis(x, x_axis, 0)
     if weight_axis is None:
         return product(x, weight), 0
-    # Weights of their own for everyone, as in a search or with several seeds at once.
+    # Separate weights for each batch member, as in a search or with several seeds at once.
     weight = jnp.moveaxis(weight, weight_axis, 0)
     return jax.vmap(_compute, in_axes=(None if x_axis is None else 0, 0))(x, weight), 0
 

@@ -1,4 +1,4 @@
-"""Recurrences over a chunk of time: states recomputed and not stored, or all in parallel."""
+"""Recurrences over a chunk of time: with recomputed states, or all in parallel."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ def checkpointed_scan(
     init: Carry,
     inputs: PyTree,
 ) -> tuple[Carry, PyTree]:
-    """`jax.lax.scan` that keeps one carry a chunk for the backward pass, not one a step.
+    """`jax.lax.scan` that stores one carry per chunk for the backward pass, not one per step.
 
-    A chunk is about sqrt(time) steps, and the backward pass runs it again to have its carries, so
-    that memory is O(sqrt(time) carries) instead of O(time carries), for one more forward pass.
+    A chunk is about sqrt(time) steps, and the backward pass recomputes its carries, so memory is
+    O(sqrt(time) carries) instead of O(time carries), at the cost of one more forward pass.
 
     Args:
-        f: maps (carry, input of one step) to (carry, output of one step). Inputs that are all
-            zero must leave the carry as it is, for the last chunk is filled up with them.
+        f: maps (carry, input of one step) to (carry, output of one step). Inputs that are all zero
+            must leave the carry unchanged, since the last chunk is padded with them.
         init: the carry before the first step.
         inputs: leaves [time, ...].
 
@@ -43,11 +43,11 @@ def checkpointed_scan(
 def scan_pieces(
     f: Callable[[Carry, PyTree], tuple[Carry, PyTree]], init: Carry, inputs: PyTree, size: int
 ) -> tuple[Carry, PyTree]:
-    """Scans over pieces of `size` steps; the backward pass recomputes what is inside a piece.
+    """Scans over pieces of `size` steps; the backward pass recomputes the inside of a piece.
 
     Args:
         f: maps (carry, inputs [size, ...]) to (carry, outputs [size, ...]). Inputs that are all
-            zero must leave the carry as it is, for the last piece is filled up with them.
+            zero must leave the carry unchanged, since the last piece is padded with them.
         init: the carry before the first step.
         inputs: leaves [time, ...].
         size: steps in a piece; shorter chunks are one piece.
@@ -73,9 +73,9 @@ def linear_scan(
 ) -> Carry:
     """The states s_t = keep_t * s_{t-1} + add_t of all steps, in parallel.
 
-    Two steps in a row are one step of the same kind, s -> keep_2 keep_1 s + (keep_2 add_1 + add_2),
-    so that 2 log2(time) rounds of multiplications replace the steps. Nothing is divided. A start
-    selects and does not multiply, so that nothing of what precedes it passes, even if not finite.
+    Two consecutive steps are one step of the same kind, s -> keep_2 keep_1 s + (keep_2 add_1 +
+    add_2), so 2 log2(time) rounds of multiplications replace the steps. Nothing is divided. A start
+    selects instead of multiplying, so nothing before it leaks through, even if it is not finite.
 
     Args:
         keep: leaves [time, ...], that broadcast against those of `add`.

@@ -1,13 +1,13 @@
-"""A chunk for blocks that halt and whose gates carry something on: one observation after another.
+"""A chunk for halting blocks with recurrent gates: one observation after another.
 
-Left to itself, the gradient of such a loop would add to every weight at every reading, and keep
-the whole window of every observation. Here the loop is differentiated only by what it carries; the
-parameters get their gradient afterwards, from all observations at once, as in any chunk. That is
-possible where no gradient passes into the inputs of earlier steps (`gradient="current"`): then
-what an attention remembers is a constant to the loop.
+The plain gradient of such a loop would add to every weight at every reading, and store the whole
+window of every observation. Here the loop is differentiated only with respect to what it carries;
+the parameters get their gradient afterwards, from all observations at once, as in any chunk. That
+is possible because no gradient passes into the inputs of earlier steps (`gradient="current"`): what
+an attention remembers is then a constant in the loop.
 
-The rings of all readings stand at the same place. `Windows` holds their keys and values in the
-order of time, with room for the chunk, so that a step finds what it may see in one slice.
+The rings of all readings have the same position. `Windows` holds their keys and values in order of
+time, with room for the chunk, so that everything a step may see is in one slice.
 """
 
 from functools import partial
@@ -29,21 +29,21 @@ Banks = tuple[WindowState, ...]
 
 
 class Windows(NamedTuple):
-    """What may be attended to, the rows of the rings before those of the chunk, for each layer."""
+    """The keys and values that may be attended to, for each layer: the rings', then the chunk's."""
 
     keys: tuple[Float[Array, "steps heads past_and_time head"], ...]
     values: tuple[Float[Array, "steps heads past_and_time head"], ...]
 
 
 class Block(NamedTuple):
-    """What is applied at every reading, and how often that is."""
+    """The layers that are applied at every reading, and how often."""
 
     layers: WindowLayers
     halting: Halting
 
 
 class Outcome(NamedTuple):
-    """What a chunk comes to."""
+    """The results of a chunk."""
 
     gates: Gates
     """After the last observation."""
@@ -51,11 +51,11 @@ class Outcome(NamedTuple):
     readings: Float[Array, " time"]
     remainder: Float[Array, " time"]
     inputs: Float[Array, "time layers steps n"]
-    """Of every layer at every reading; constants, no gradient passes through them."""
+    """Of every layer at every reading; constants through which no gradient passes."""
 
 
 class _Nudges(NamedTuple):
-    """Zeros that are added to what a reading gives, so that their gradient is that of it."""
+    """Zeros that are added to the results of a reading, so that both have the same gradient."""
 
     stream: Float[Array, "time steps n"]
     probability: Float[Array, "time steps"]
@@ -63,7 +63,7 @@ class _Nudges(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What the backward pass needs of the forward one."""
+    """What the backward pass needs from the forward pass."""
 
     windows: Windows
     inputs: Float[Array, "time layers steps n"]
@@ -134,7 +134,7 @@ def _backward(residuals: tuple, cotangent: tuple[Outcome, _Kept]) -> tuple:
     times = jnp.arange(len(starts), dtype=jnp.int32)
 
     def again(gates: Gates, streams: Array, nudges: _Nudges) -> tuple:
-        """The loop with what is remembered as a constant."""
+        """The loop with the remembered inputs as constants."""
 
         def one(gates: Gates, inputs: Any) -> tuple:
             t, stream, where, start, nudges = inputs
@@ -251,7 +251,7 @@ def _cut_bands(layers: WindowLayers, banks: Banks, starts: Bool[Array, " time"])
 
 
 def _past(bands: list[Band], banks: Banks) -> Windows:
-    """What is remembered before the chunk, and zeros for the chunk."""
+    """The keys and values from before the chunk, and zeros for the chunk."""
     keys = [_room(band, bank.keys) for band, bank in zip(bands, banks, strict=True)]
     values = [_room(band, bank.values) for band, bank in zip(bands, banks, strict=True)]
     return Windows(tuple(keys), tuple(values))

@@ -1,4 +1,4 @@
-"""Layers on top of each other, over an embedding of the observation."""
+"""Stacked layers over an embedding of the observation."""
 
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -30,8 +30,8 @@ WindowLayers = tuple[Layer[WindowAttention], ...]
 class LayeredMemory(AbstractMemory):
     """An embedding, x W + b with relu where `embedding_relu`, and layers.
 
-    Without an embedding the first layer reads the observation as it is. Of the layers' windows the
-    inputs alone are stored for replay.
+    Without an embedding the first layer reads the observation itself. For replay, only the inputs
+    of the layers' windows are stored.
     """
 
     embedding: Linear | None
@@ -52,7 +52,7 @@ class LayeredMemory(AbstractMemory):
         self.input_size, self.output_size = input_size, layers[-1].size
 
     def embed(self, x: Float[Array, "*lead in"]) -> Float[Array, "*lead n"]:
-        """e, what the first layer reads."""
+        """e, the input of the first layer."""
         if self.embedding is None:
             return x
         e = self.embedding(x)
@@ -66,9 +66,9 @@ class LayeredMemory(AbstractMemory):
 
 
 class LayerStack(LayeredMemory):
-    """Layers that keep the state, a tuple with one entry a layer.
+    """Layers with a state each; the state is a tuple with one entry per layer.
 
-    A model is a constructor that makes the layers.
+    A model's constructor makes the layers.
     """
 
     def init_state(self) -> State:
@@ -110,7 +110,7 @@ def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
 def make_embedding(
     wanted: bool, input_size: int, hidden_size: int, *, key: PRNGKeyArray, init: Init
 ) -> Linear | None:
-    """The embedding of a stack, or none, which needs an observation of the stack's own width.
+    """The embedding of a stack, or none; an observation must then be as wide as the stack.
 
     Raises:
         UserError: without an embedding, if the sizes differ.
@@ -139,7 +139,7 @@ def embedded_layers(
     """An embedding, and layers around attentions that each draw weights with two keys.
 
     Args:
-        attention: makes one, from the keys for what it reads and for its output.
+        attention: makes an attention from two keys, for its inputs and for its output.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
 
     Raises:
@@ -158,7 +158,7 @@ def embedded_layers(
 
 
 class AttentionOptions(TypedDict, total=False):
-    """What a model chooses of its `WindowAttention`, by the names of its arguments."""
+    """The options of a model's `WindowAttention`, by the names of its arguments."""
 
     relative: bool
     query_norm: bool
@@ -200,23 +200,23 @@ def window_stack(
     init: Init = "orthogonal",
     backend: Backend = "auto",
 ) -> tuple[Linear | None, WindowLayers]:
-    """An embedding, layers over windows, the first of which holds the position biases of all.
+    """An embedding, and layers over windows; the first layer holds the position biases of all.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        layer: how each `Layer` is joined.
-        attention: how each `WindowAttention` differs from the usual one.
-        spare_keys: how many keys after that of the embedding are the caller's.
+        layer: options of each `Layer`.
+        attention: options of each `WindowAttention` that differ from the usual ones.
+        spare_keys: number of keys after that of the embedding which the caller uses.
         hidden_size: width d of the residual stream, and of the output.
-        num_layers: layers L; an output depends on at most L window + 1 observations.
-        num_heads: heads per layer.
+        num_layers: number of layers L; an output depends on at most L window + 1 observations.
+        num_heads: number of heads per layer.
         head_size: width d_h of a head.
-        window: memory size M, how many steps back a layer sees.
+        window: window M, the number of past steps that a layer sees.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         attention_bias: whether the products of the attention have biases.
-        embedding: False hands the observation on as it is; it then has hidden_size numbers, and
-            should not be all zeros, where every norm is a thousand times steep.
+        embedding: False passes the observation on unchanged; it must then have hidden_size numbers,
+            and should not be all zeros, where every norm has a slope of a thousand.
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
@@ -275,7 +275,7 @@ def share_biases(layers: tuple[Layer[Any], ...]) -> tuple[Layer[Any], ...]:
 def step_layers(
     layers: tuple[Layer[Any], ...], state: State, x: Float[Array, " n"], start: Bool[Array, ""]
 ) -> tuple[State, Float[Array, " n"]]:
-    """One time step through `layers`, the first of which may lend its position biases."""
+    """One time step through `layers`; the first may share its position biases."""
     after = []
     for layer, before in zip(share_biases(layers), state, strict=True):
         new, x = layer.step(before, x, start)
@@ -289,7 +289,7 @@ def unroll_layers(
     xs: Float[Array, "time n"],
     starts: Bool[Array, " time"],
 ) -> tuple[State, Float[Array, "time n"]]:
-    """A chunk through `layers`, as `step_layers`."""
+    """A chunk through `layers`, like `step_layers`."""
     after = []
     for layer, before in zip(share_biases(layers), state, strict=True):
         new, xs = layer.unroll(before, xs, starts)
@@ -298,7 +298,7 @@ def unroll_layers(
 
 
 def layer_maps(layers: tuple[Layer[Any], ...], xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-    """The maps of `layers`, the first of which may lend its position biases."""
+    """The maps of `layers`; the first may share its position biases."""
     found: dict[str, MemoryMap] = {}
     for number, layer in enumerate(share_biases(layers), 1):
         found |= prefixed(f"layer {number}: ", layer.maps(xs))
@@ -307,5 +307,5 @@ def layer_maps(layers: tuple[Layer[Any], ...], xs: Float[Array, "time n"]) -> di
 
 
 def refresh_layers(layers: tuple[Layer[Any], ...], state: State) -> State:
-    """The states of `layers`, rebuilt for their present parameters."""
+    """The states of `layers`, rebuilt for their current parameters."""
     return tuple(layer.refresh(before) for layer, before in zip(layers, state, strict=True))

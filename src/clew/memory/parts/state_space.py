@@ -18,18 +18,18 @@ from clew.memory.parts.products import product
 
 Activation = Literal["none", "gelu", "half_glu", "full_glu"]
 """What follows y: nothing; a = gelu(y); a sigmoid(a W + b); or (a W_1 + b_1) sigmoid(a W_2 + b_2).
-gelu is its approximation by tanh, as in the authors' code of S5 and LRU."""
+gelu is the tanh approximation, as in the authors' code of S5 and LRU."""
 
 
 class StateSpaceMixer(DiagonalMixer):
-    """A linear recurrence of complex numbers, each of which decays and turns by itself.
+    """A linear recurrence of complex numbers, each with its own decay and rotation.
 
         h_t = lambda * h_{t-1} + g * (B x_t)
         y_t = m Re(C h_t) + D * x_t
 
     `transition` gives lambda and g. m is `multiplicity`: 2 where the conjugates of h are left out.
-    B and C are held as real matrices, [Re B' | Im B'] and [Re C'; -Im C'], so that both of them
-    take one real product, and an optimiser scales real and imaginary parts by themselves.
+    B and C are stored as real matrices, [Re B' | Im B'] and [Re C'; -Im C'], so that each takes one
+    real product, and an optimiser scales real and imaginary parts separately.
     """
 
     norm: LayerNorm
@@ -51,7 +51,7 @@ class StateSpaceMixer(DiagonalMixer):
         activation: Activation,
         backend: ScanBackend,
     ):
-        """Of the real and imaginary parts of B' and C'; `init` is that of the product after y."""
+        """Takes the real and imaginary parts of B' and C'; `init` is for the product after y."""
         require_choice("activation", activation, ("none", "gelu", "half_glu", "full_glu"))
         size, blocks = len(b[0]), {"half_glu": 1, "full_glu": 2}.get(activation, 0)
         skip_key, gate_key = jax.random.split(key)
@@ -80,7 +80,7 @@ class StateSpaceMixer(DiagonalMixer):
     def read(
         self, state: Complex[Array, "*lead state"], x: Float[Array, "*lead n"]
     ) -> Float[Array, "*lead n"]:
-        """y and what follows it."""
+        """y, through the activation."""
         parts = jnp.concatenate([jnp.real(state), jnp.imag(state)], axis=-1).astype(x.dtype)
         y = self.multiplicity * product(parts, self.output_matrix) + like(self.skip, x) * x
         if self.activation == "none":
@@ -94,13 +94,13 @@ class StateSpaceMixer(DiagonalMixer):
         return value * jax.nn.sigmoid(opened)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """How much of every number is left after a step, which is always the same."""
+        """The share of every number that is left after a step, which is always the same."""
         keep = jnp.abs(self.transition()[0])
         return {"|lambda|": MemoryMap(jnp.broadcast_to(keep, (len(xs), len(keep))), "keep")}
 
 
 def to_complex(real: Array, imag: Array) -> Array:
-    """The complex numbers of two parts; there are none of less than single precision."""
+    """Complex numbers from two parts, in single precision at least."""
     return jax.lax.complex(wide(real), wide(imag))
 
 

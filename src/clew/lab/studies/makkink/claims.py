@@ -1,4 +1,4 @@
-"""What Makkink (2021) claims, held against many seeds."""
+"""The claims of Makkink (2021), checked with many seeds."""
 
 import math
 from collections.abc import Callable
@@ -22,26 +22,26 @@ from clew.stats import (
 )
 
 SOLVED = 0.9
-"""A score above this solves a memory chain, on which seeds either do so or guess."""
+"""A score above this solves a memory chain, which seeds either solve or guess."""
 SMALLEST = 0.05
-"""A difference below this, in the unit of the score, is taken for none."""
+"""A difference below this, in the unit of the score, counts as none."""
 
 Where = tuple[str, str, str]
-"""A setting, the model that is said to have more, and the other."""
+"""A setting, the model that is claimed to have more, and the other model."""
 
 
 def solves(data: StudyData, model: str, setting: str) -> Values:
-    """1 for every seed that solves the task, else 0."""
+    """1 for every seed that solves the task, otherwise 0."""
     return (data.values(model, setting) > SOLVED).astype(float)
 
 
 def training(data: StudyData, model: str, setting: str) -> Values:
-    """What every seed earned over all of its training: more of it the sooner it learns."""
+    """Every seed's mean score over all of training: the higher, the sooner it learns."""
     return np.array([np.mean(curve) for curve in _curves(data, model, setting)])
 
 
 def early(data: StudyData, model: str, setting: str) -> Values:
-    """What every seed earned in the tenth of its training that ends at a quarter of it."""
+    """Every seed's mean score in the tenth of training that ends at a quarter of it."""
     curves = _curves(data, model, setting)
     return np.array([np.mean(c[round(0.15 * len(c)) : round(0.25 * len(c))]) for c in curves])
 
@@ -54,16 +54,16 @@ def _curves(data: StudyData, model: str, setting: str) -> list[list[float]]:
 
 @dataclass(frozen=True)
 class MoreThan:
-    """Some models have more of something than others, in each of a few settings."""
+    """Some models have more of a measure than others, in each of a few settings."""
 
     more: tuple[str, ...]
     less: tuple[str, ...]
     settings: tuple[str, ...]
     measure: Callable[[StudyData, str, str], Values] = StudyData.values
-    """Of which they have more; by default scores."""
+    """The measure; by default scores."""
 
     def __call__(self, data: StudyData) -> list[Finding]:
-        """Every comparison, with Holm's correction over those that have the seeds."""
+        """Every comparison, with Holm's correction over those with enough seeds."""
         wanted = [w for w in product(self.settings, self.more, self.less) if w[1] != w[2]]
         known = [w for w in wanted if min(data.values(m, w[0]).size for m in w[1:]) >= MANY]
         measure = self.measure
@@ -92,7 +92,7 @@ class NoMoreThan:
     settings: tuple[str, ...]
 
     def __call__(self, data: StudyData) -> list[Finding]:
-        """Every comparison; what speaks against "more" speaks for this, and the other way."""
+        """Every comparison; evidence against "more" is evidence for this claim, and vice versa."""
         opposite = {HELD: NOT_HELD, NOT_HELD: HELD}
         more = MoreThan((self.one,), (self.other,), self.settings)(data)
         return [replace(f, verdict=opposite.get(f.verdict, f.verdict)) for f in more]
@@ -162,11 +162,11 @@ CLAIMS: tuple[Claim[StudyData], ...] = (
 
 
 def verdict(test: Comparison, corrected: float, high: float) -> str:
-    """What one comparison says of "the first has more".
+    """The verdict of one comparison on "the first has more".
 
     It holds if the difference is positive with a corrected p of at most `ALPHA`. It does not hold
     if the difference is negative with such a p, or if all of the interval up to `high`, corrected
-    for the number of comparisons, lies below `SMALLEST`. Else it is undecided.
+    for the number of comparisons, lies below `SMALLEST`. Otherwise it is undecided.
     """
     if corrected <= ALPHA and test.difference > 0:
         return HELD
@@ -178,7 +178,7 @@ def verdict(test: Comparison, corrected: float, high: float) -> str:
 
 
 def claim_blocks(data: StudyData) -> list[Block]:
-    """The tables of the claims; none if no comparison has the seeds."""
+    """The tables of the claims; none if no comparison has enough seeds."""
     judged = [claim.judge(data) for claim in CLAIMS]
     if all(claim.verdict == NOT_RUN for claim in judged):
         return []
@@ -209,7 +209,7 @@ def _words(setting: str, more: str, less: str) -> str:
 def _finding(
     where: Where, x: Values, y: Values, test: Comparison, corrected: float, alpha: float
 ) -> Finding:
-    """A comparison as one of several, of which each is made at a level of `alpha`."""
+    """A comparison as one of several, each of which is made at a level of `alpha`."""
     setting, more, less = where
     high = welch_test(x, y, 1 - alpha).high
     deviations = [mean_and_deviation(values).deviation for values in (x, y)]

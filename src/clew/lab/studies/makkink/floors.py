@@ -1,4 +1,4 @@
-"""What is earned in the memory chain and the distributed memory without any memory, exactly."""
+"""Exact returns without any memory in the memory chain and the distributed memory."""
 
 import math
 
@@ -15,9 +15,9 @@ def one_bit_return(num_bits: int) -> float:
 
         G = C(k-1, floor((k-1)/2)) / 2^(k-1)
 
-    that is E|S| / k for the sum S of k fair signs. Two policies that remember less than asked
-    earn as much: to answer a question about the majority with a single bit, and a question about
-    a single bit with the majority (where there is none, with anything).
+    that is E|S| / k for the sum S of k fair signs. Two policies that remember less than required
+    earn this return: answering a question about the majority with a single bit, and a question
+    about a single bit with the majority (in a tie, with anything).
 
     Raises:
         UserError: fewer than 1 bit.
@@ -32,20 +32,20 @@ def memory_chain_floors(
     """Mean returns in the memory chain of policies that do not do what it asks.
 
     Returns:
-        "constant": always answers 1 (always 0 earns the opposite). "majority": answers what most
-        bits were, 1 in a tie, whatever is asked. "memoryless": the best that one can expect
-        without a memory, which is 1 where N = 1, since bits and question are seen together, and
-        otherwise guessing, as "constant".
+        "constant": always answers 1 (always 0 earns the opposite). "majority": always answers with
+        the majority of the bits, 1 in a tie. "memoryless": the best expected return without a
+        memory, which is 1 if N = 1, since bits and question are seen together, and otherwise that
+        of guessing, like "constant".
 
     Args:
         memory_length: N.
         num_bits: k.
-        stream_seed: None for the expectation over fresh episodes, a number for the mean over the
+        stream_seed: None for the expectation over new episodes, a number for the mean over the
             first `episodes` of that fixed stream.
         episodes: 100 in every published evaluation.
 
     Raises:
-        UserError: impossible sizes, or what is no seed.
+        UserError: for impossible sizes or an invalid seed.
     """
     check_chain(memory_length, num_bits)
     check_stream(stream_seed, episodes)
@@ -71,19 +71,19 @@ def distributed_memory_floors(
 
     Returns:
         "constant": always answers 1 (always 0 earns the opposite). "memoryless": answers with the
-        last bit if that is seen while answering, which a fixed schedule decides once for all and
-        a fresh one with probability k/N; otherwise as "constant".
+        last bit if that is seen while answering, which a fixed schedule decides once and for all
+        and a fresh one with probability k/N; otherwise like "constant".
 
     Args:
         memory_length: N.
         num_bits: k.
         schedule: "fixed" or "fresh".
-        stream_seed: None for the expectation over fresh bits, a number for the mean over the
-            first `episodes` of that fixed stream; over fresh times in either case.
+        stream_seed: None for the expectation over new bits, a number for the mean over the first
+            `episodes` of that fixed stream; over fresh times in either case.
         episodes: 100 in every published evaluation.
 
     Raises:
-        UserError: impossible sizes, an unknown schedule, or what is no seed.
+        UserError: for impossible sizes, an unknown schedule or an invalid seed.
 
     Source: the published column "No Memory" of Makkink (2021), table C.3, which the policy
     "memoryless" reproduces: 0.64, 0.34, 0.28, 0.08 and 0.24 on the stream of seed 0.

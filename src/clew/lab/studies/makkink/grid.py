@@ -1,14 +1,14 @@
 """The settings of Makkink (2021), "Transformers as memory systems in reinforcement learning".
 
-The thesis gives the sizes (Table 3.1) and the algorithm; the published code decides the rest, and
-is what the settings here follow, with what it does otherwise than the text: gates that are
-recurrent nets, a residual connection and a norm inside every attention, no gradient into earlier
-inputs, no coordinates, returns scaled within every episode, and the same episodes in every run.
+The thesis gives the sizes (Table 3.1) and the algorithm; the published code decides the rest. The
+settings here follow the code, including its differences from the text: gates that are recurrent
+nets, a residual connection and a norm inside every attention, no gradient into earlier inputs, no
+coordinates, returns scaled within every episode, and the same episodes in every run.
 
-`study` makes the whole grid, in one of four editions: "published", all that as it was,
-"repaired", without it but for the scaled returns, "algorithm-1", the repaired one with returns
-that are not scaled, as in the thesis's Algorithm 1, and "one-repair", the published agents with one
-repair each (`clew study makkink`).
+`study` makes the whole grid, in one of four editions: "published", as in the code; "repaired",
+without these differences except for the scaled returns; "algorithm-1", repaired and without scaled
+returns, as in the thesis's Algorithm 1; and "one-repair", the published agents with one repair each
+(`clew study makkink`).
 """
 
 import csv
@@ -34,7 +34,7 @@ from clew.names import recorded_name
 from clew.run.config import TrainConfig
 
 MEMORY_LENGTH = 20
-"""Of the presets' task; another one needs a rollout_length of one more than it."""
+"""memory_length of the presets' task; another value needs a rollout_length of one more."""
 
 EPISODES = 10_000
 
@@ -115,7 +115,7 @@ PRESETS: dict[str, TrainConfig] = {
         _chain("integrated", PublishedIntegrated, _INTEGRATED, "affine"),
     )
 }
-"""Name to settings of the memory-length experiment at length 20 (section 4.1), as coded."""
+"""Settings of the memory-length experiment at length 20 (section 4.1) by name, as coded."""
 
 EDITIONS = ("published", "repaired", "algorithm-1", "one-repair")
 PARTS = ("length", "size", "distributed")
@@ -129,16 +129,16 @@ DISTRIBUTED = (
 """(memory_length, num_bits)."""
 SIZE_LENGTH = 2
 """memory_length of the memory-size experiment. The thesis says 1 (Table B.1), with which nothing
-would have to be remembered; its numbers, and bsuite's experiment of that name, are of 2."""
+would have to be remembered; its numbers, and bsuite's experiment of that name, use 2."""
 
 PUBLISHED_SEEDS = (4, 5, 10)
 REPAIRED_SEEDS = tuple(range(30))
 PUBLISHED_EPISODES, REPAIRED_EPISODES = 100, 1000
-"""Of an evaluation."""
+"""Number of episodes of an evaluation."""
 
 _MIX = "clew.lab.studies.makkink.mixed_recall:MixedRecall"
 _PROGRAMS = (10, 17, 30, 50, 70)
-"""Lengths up to each of these share a program: the waiting of the shorter ones costs less than
+"""Lengths up to each of these share a program: letting the shorter ones wait costs less than
 compiling a program for each; for the longest it would cost more."""
 _WEIGHTS = {
     "lstm": 1.0,
@@ -166,7 +166,7 @@ _PARTS_OF_REPAIRS = {
     "gradient": ("gradient",),
     "halting": ("coordinates", "blend", "unreached"),
 }
-"""The repairs that can be made alone, and the options that each of them sets."""
+"""The repairs that can be made separately, and the options that each of them sets."""
 
 
 def study(part: str = "all", edition: str = "published") -> Study:
@@ -174,13 +174,13 @@ def study(part: str = "all", edition: str = "published") -> Study:
 
     Args:
         part: "length" (Table C.1), "size" (C.2), "distributed" (C.3), or "all".
-        edition: "published": the six models as coded and the same network without memory, seeds
-            4, 5 and 10, one fixed stream of episodes, an evaluation on its first 100. "repaired":
-            gates, gradients, norms and coordinates as the thesis means them, a plain GRU as one
-            more model (what its blocks are without attention), fresh episodes and schedules, 30
-            seeds, 1,000 evaluation episodes. "algorithm-1": the same, with returns as they are
-            and not scaled within every episode. "one-repair": the published models, and each with
-            one of its repairs ("gtrxl-gate"), otherwise as "repaired".
+        edition: "published": the six models as coded and the same network without memory, seeds 4,
+            5 and 10, one fixed stream of episodes, an evaluation on its first 100. "repaired":
+            gates, gradients, norms and coordinates as meant in the thesis, a plain GRU as an
+            additional model (its blocks without attention), fresh episodes and schedules, 30 seeds,
+            1,000 evaluation episodes. "algorithm-1": the same, with returns that are not scaled
+            within every episode. "one-repair": the published models, and each with one of its
+            repairs ("gtrxl-gate"), otherwise as "repaired".
 
     Raises:
         UserError: for another part or edition.
@@ -207,7 +207,7 @@ def study(part: str = "all", edition: str = "published") -> Study:
 
 
 def grid_name(edition: str) -> str:
-    """What the grid of an edition is called."""
+    """The name of an edition's grid."""
     return f"makkink/{edition}"
 
 
@@ -314,16 +314,16 @@ class MakkinkOptions(GridOptions):
     """Options of `clew study makkink`."""
 
     part: str = "all"
-    """Which of its experiments: length, size, distributed, or all."""
+    """Which experiments to run: length, size, distributed, or all."""
     edition: str = "published"
-    """published: as the authors' code had it, on fixed streams of episodes. repaired: as the text
-    means it, on fresh episodes, with controls and more seeds. algorithm-1: the same with returns
-    that are not scaled. one-repair: the published agents, each with one of the repairs, on fresh
-    episodes: which of them makes the difference?"""
+    """published: as in the authors' code, on fixed streams of episodes. repaired: as meant in the
+    text, on fresh episodes, with controls and more seeds. algorithm-1: the same without scaled
+    returns. one-repair: the published agents, each with one of the repairs, on fresh episodes, to
+    find which repair makes the difference."""
 
 
 def grid(options: MakkinkOptions) -> Study:
-    """The grid that some options ask for."""
+    """The grid for these options."""
     return options.narrow(study(options.part, options.edition))
 
 

@@ -17,36 +17,36 @@ from clew.envs.recall import FIRST_BIT, METRICS, Recall, bsuite_stream, clock, j
 from clew.errors import UserError
 
 _NEVER = -1
-"""When bits are shown that an episode does not have."""
+"""The time of bits that an episode does not have."""
 
 
 class MixedState(NamedTuple):
-    """Where the episode stands."""
+    """The state of an episode."""
 
     variant: Int[Array, ""]
-    """Which of the sizes this environment plays, for ever."""
+    """Which of the sizes this environment always plays."""
     context: Int[Array, " bits"]
-    """The bits, 0 or 1; 0 beyond those that the variant has."""
+    """The bits, 0 or 1; 0 beyond those of the variant."""
     query: Int[Array, ""]
     episode: Int[Array, ""]
-    """Number of the episode in the fixed stream; without one, always 0."""
+    """Number of the episode in the fixed stream; always 0 without a stream."""
     times: Int[Array, " bits"]
     """When each bit is shown."""
     time: Int[Array, ""]
-    """That the next observation shows."""
+    """The time that the next observation shows."""
 
 
 class MixedRecall(Recall):
     """Every environment plays one of several sizes of the memory chain or the distributed memory.
 
-    What an environment of variant v shows, draws and rewards is what `variants[v]` alone does with
-    the same keys, number for number; observations of fewer bits are filled up with zeros at the
-    end. `reset` opens variant 0, `reset_in` any.
+    The observations, draws and rewards of variant v are exactly those of `variants[v]` alone with
+    the same keys; observations of fewer bits are padded with zeros at the end. `reset` opens
+    variant 0, `reset_in` any variant.
 
     Args:
         task: "memory_chain" or "distributed_memory".
-        variants: the options of each; all with the same stream, and for the distributed memory
-            with the same memory_length and schedule.
+        variants: the options of each; all must have the same stream, and in the distributed memory
+            the same memory_length and schedule.
 
     Raises:
         UserError: impossible options, or variants that cannot be mixed.
@@ -139,7 +139,7 @@ class MixedRecall(Recall):
     def _draw(
         self, variant: Int[Array, ""], episode: Int[Array, ""], key: Key[Array, ""]
     ) -> tuple[MixedState, Float[Array, " n"]]:
-        """What `Episodes` draws from the same key, or the episode of that number."""
+        """The draw of `Episodes` from the same key, or the episode of that number."""
         (_, bits), zero = self._size(variant), jnp.zeros((), jnp.int32)
         with_query = self.task == "memory_chain"
         there = jnp.arange(self._bits, dtype=jnp.int32) < bits
@@ -192,8 +192,8 @@ class MixedRecall(Recall):
 def _streams(
     sizes: tuple[tuple[int, int], ...], seed: int, length: int, with_query: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Contexts [kinds, episodes, bits] and queries [kinds, episodes] of every number of bits that
-    there is, and which kind each variant is of."""
+    """Contexts [kinds, episodes, bits] and queries [kinds, episodes] for every occurring number of
+    bits, and the kind of each variant."""
     kinds = sorted({bits for _, bits in sizes})
     contexts = np.zeros((len(kinds), length, max(kinds)), np.int8)
     queries = np.zeros((len(kinds), length), np.int8)

@@ -1,7 +1,7 @@
-"""The transformers of Makkink (2021) as the published code has them.
+"""The transformers of Makkink (2021) as in the published code.
 
-Each is the library's memory with switches for what that code does otherwise than the text; all of
-them off, it is the library's memory, number for number. The study's editions set them.
+Each is the library's memory with switches for that code's differences from the text; with all of
+them off it equals the library's memory exactly. The study's editions set them.
 """
 
 from typing import Unpack
@@ -21,12 +21,12 @@ class PublishedTransformerXL(LayerStack):
     """`clew.memory.transformer_xl.TransformerXL` with an inner residual connection.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        norm: as of `TransformerXL`.
+        norm: as in `TransformerXL`.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before the
             layer's own residual connection and norm.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
     """
 
     @takes_options_of(window_stack)
@@ -48,12 +48,12 @@ class PublishedReZero(LayerStack):
     """`clew.memory.rezero.ReZero` with an inner residual connection, or with gates.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         gate: "residual"; "gru" or "temporal_gru" joins x and zeta times the sublayer.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before zeta
             weighs it.
-        options: those of `window_stack`.
+        options: passed to `window_stack`.
     """
 
     @takes_options_of(window_stack)
@@ -92,21 +92,24 @@ def published_block(
     crossed_states: bool = False,
     **options: Unpack[UniversalOptions],
 ) -> tuple:
-    """What a `PublishedUniversal` and a `PublishedIntegrated` hold, as `universal_block`.
+    """Builds the parts of a `PublishedUniversal` or a `PublishedIntegrated`, like
+    `universal_block`.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
-        blend: "mean" of the readings, as in Graves (2016), or "running", as that code has it.
-        unreached: what later observations see of one at readings beyond its halting: a "copy" of
-            where it stood, as in Dehghani et al. (2019), or "zero", as that code has it.
+        blend: "mean" of the readings, as in Graves (2016), or "running", as in that code.
+        unreached: what later observations see of an observation at readings after it halted: a
+            "copy" of its last s, as in Dehghani et al. (2019), or "zero", as in that code.
         gate: "residual", "gru" or "temporal_gru", see `clew.memory.parts.gates`.
         norm: "after", "before", "around" or "none", see `Layer`.
-        residual_weight: weigh what a sublayer adds with a number that starts at 0, as in ReZero.
+        residual_weight: multiply a sublayer's output by a learned number that starts at 0, as in
+            ReZero.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before the
             layer's own joins it.
-        crossed_states: let the first temporal gate go on from the second's state, see `Layer`.
-        options: those of `universal_block`.
+        crossed_states: let the first temporal gate continue from the second one's state, see
+            `Layer`.
+        options: passed to `universal_block`.
     """
     layer: LayerOptions = {
         "gate": gate,

@@ -1,4 +1,4 @@
-"""How a report shows Makkink's (2021) study: its tables, names and tests, and its claims."""
+"""The report of Makkink's (2021) study: its tables, names and tests, and its claims."""
 
 from functools import partial
 
@@ -47,14 +47,14 @@ TABLE_4_1 = {
     "distributed": (0.245, 0.649, 0.381, 0.443, 0.327, 0.335, 0.392),
 }
 ORDER_4_1 = ("none", *PARAMETERS)
-"""Of the columns above."""
+"""The order of the columns above."""
 SEEDS, MANY_SEEDS = 3, 30
 MANY = ("length-20", "length-70", "size-5", "size-10")
 """Settings that were run with 30 seeds. Tables C.1 and C.2 show those runs: 0.934, for example, is
-no mean of three returns that are each a mean over 100 episodes, and t-tests of their means and
+not a mean of three returns that are each a mean over 100 episodes, and t-tests of their means and
 deviations with 30 seeds give the p-values that the thesis prints. (GTrXL's 0.808 and 0.870 at
-lengths 5 and 10 are no such means either; nothing is said of them, so they are taken for three
-seeds, which makes the tests careful.)"""
+lengths 5 and 10 are not such means either; the thesis says nothing about them, so they count as
+three seeds, which makes the tests conservative.)"""
 
 TESTS = (
     PublishedTest("length-20", "gtrxl", "lstm", 0.459),
@@ -76,7 +76,7 @@ _SUMMARY_NOTE = (
 
 
 def page_of(name: str) -> Page | None:
-    """The page of an edition's grid by its name, None for other grids."""
+    """The page of an edition's grid by its name; None for other grids."""
     editions = {grid.grid_name(edition): edition for edition in grid.EDITIONS}
     if name not in editions:
         return None
@@ -110,7 +110,7 @@ def command(data: StudyData, which: str) -> str:
 
 
 def published() -> dict[tuple[str, str], Spread]:
-    """Every cell of Appendix C; a repaired edition is looked at beside it too."""
+    """Every cell of Appendix C, with which repaired editions are compared too."""
     return {
         (model, setting): Spread(
             *cell, MANY_SEEDS if setting in MANY and model != "none" else SEEDS
@@ -121,7 +121,7 @@ def published() -> dict[tuple[str, str], Spread]:
 
 
 def table_4_1(part: str, model: str) -> float | None:
-    """What Table 4.1 prints for a model, or None."""
+    """The value of Table 4.1 for a model, or None."""
     numbers = dict(zip(ORDER_4_1, TABLE_4_1.get(part, ()), strict=False))
     return numbers.get(model)
 
@@ -132,6 +132,6 @@ def part_of(setting: str) -> str:
 
 
 def label_of(setting: str) -> str:
-    """How the thesis's table calls a setting: "20", "5" or "(30, 7)"."""
+    """A setting's label in the thesis's table: "20", "5" or "(30, 7)"."""
     numbers = setting.split("-")[1:]
     return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"

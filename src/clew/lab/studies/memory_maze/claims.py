@@ -1,4 +1,4 @@
-"""Returns of a Memory Maze study's folder, and what section 5.2 claims of them."""
+"""Returns of a Memory Maze study's folder, and the claims of section 5.2 about them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ from clew.lab.studies.report.data import StudyData
 from clew.stats import Comparison, Interval, bootstrap_interval, welch_test
 
 SPEED = "memory-maze-learner.json"
-"""What `python -m benchmarks.learner --output FOLDER` writes, in a checkout."""
+"""Written by `python -m benchmarks.learner --output FOLDER` in a checkout."""
 ORDERS = {
     "9x9": ("lstm", "gtrxl-256", "arelit"),
     "11x11": ("lstm", "gtrxl-256", "arelit"),
@@ -38,23 +38,23 @@ ORDERS = {
 """Agents by final return, the best first (section 5.2.3, three seeds, 100M steps)."""
 WINDOWS = ("gtrxl-64", "gtrxl-128", "gtrxl-256")
 WINDOWS_MAZE = "13x13"
-"""Of section 5.2.4."""
+"""The maze of section 5.2.4."""
 ALIKE = 0.1
-"""Share of the agents' mean return below which a difference counts as none."""
+"""A difference below this share of the agents' mean return counts as none."""
 NEAR = 0.9
-"""Share of the lowest final return at which an agent counts as converged."""
+"""An agent counts as converged at this share of the lowest final return."""
 FASTER, LESS_MEMORY = 1.54, 0.43
-"""Of AReLiT against GTrXL-256 in Figure 5.6."""
+"""AReLiT's speed ratio and memory saving against GTrXL-256 in Figure 5.6."""
 
 
 def scores_of(data: StudyData) -> OneBudget:
     """The rows of a folder, whose scores are returns over the last steps of training.
 
     Raises:
-        UserError: if the folder is not of the study.
+        UserError: if the folder does not belong to the study.
     """
     if data.name != NAME or "last" not in data.rows[0]:
-        raise UserError(f"{data.folder} is of {data.name}, not a grid of {NAME}")
+        raise UserError(f"{data.folder} belongs to {data.name}, not to a grid of {NAME}")
     own = [name.removeprefix("memory-maze/") for name in PRESETS]
     return one_budget(data, own, lambda maze: (len(maze), maze))
 
@@ -122,18 +122,18 @@ def _slower(scores: OneBudget) -> list[Finding]:
 
 
 def _arrival(scores: OneBudget, model: str, level: float) -> Values:
-    """Steps at which each seed's curve first reaches a return; all of them if it never does."""
+    """Steps at which each seed's curve first reaches a return; all steps if it never does."""
     rows: list[Row] = scores.rows(model, WINDOWS_MAZE)
     curves = curve_of(rows, min(len(row["curve"]["steps"]) for row in rows))
-    reached = curves.values >= level  # which a value that is not there yet is not
+    reached = curves.values >= level  # False for missing values
     steps = np.append(curves.steps, scores.steps)
     first = np.where(reached.any(axis=1), reached.argmax(axis=1), len(curves.steps))
     return steps[first].astype(np.float64)
 
 
 def _compare(what: str, x: Values, y: Values, decide: Callable[[Comparison], str]) -> Finding:
-    """Two groups of seeds by Welch's test; fewer than two seeds, or none with a spread, say
-    nothing."""
+    """Welch's test of two groups of seeds; undecided with fewer than two seeds or without any
+    spread."""
     seeds = f"{x.size} and {y.size}"
     if not x.size or not y.size:
         return Finding(what, NOT_RUN, seeds)
@@ -168,14 +168,14 @@ def _faster(scores: OneBudget) -> list[Finding]:
 
 
 def _pair(scores: OneBudget) -> list[dict[str, Any]]:
-    """What was measured of the learners of AReLiT and GTrXL-256; nothing without both."""
+    """The measurements of the learners of AReLiT and GTrXL-256; empty without both."""
     rows = (speed_of(scores) or {"rows": {}})["rows"]
     pair = ("arelit", "gtrxl-256")
     return [rows[model] for model in pair] if rows.keys() >= {*pair} else []
 
 
 def _rate_ratios(scores: OneBudget) -> list[float]:
-    """Steps per second of AReLiT's trainings by those of GTrXL-256's, where both are there."""
+    """Steps per second of AReLiT's trainings relative to GTrXL-256's, where there are both."""
     found = []
     for maze in scores.settings:
         gtrxl = {row["seed"]: row["rate"] for row in scores.rows("gtrxl-256", maze)}

@@ -1,4 +1,4 @@
-"""The study's figures; what was run is in the title of each."""
+"""The study's figures; each title says what was run."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,11 +14,11 @@ from clew.report.document import Chart, Panel
 from clew.report.figures import Styles
 
 BESIDE_WINDOWS = (*WINDOWS, "arelit")
-"""Of Figure 5.7."""
+"""The agents of Figure 5.7."""
 
 
 def learning(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Chart:
-    """Figure 5.5, a panel for each maze: the agents of the thesis and what else is not of 5.7."""
+    """Figure 5.5, a panel for each maze: the agents that are not in Figure 5.7."""
     models = [m for m in scores.models if m not in WINDOWS or m == "gtrxl-256"]
     return _learning(
         scores,
@@ -33,7 +33,7 @@ def learning(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Cha
 
 
 def windows(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Chart:
-    """Figure 5.7, for each maze that two windows of GTrXL were trained on."""
+    """Figure 5.7, for each maze on which two windows of GTrXL were trained."""
     models = [m for m in BESIDE_WINDOWS if m in scores.models]
     mazes = [n for n in scores.settings if sum(bool(scores.rows(m, n)) for m in WINDOWS) > 1]
     verdict = verdict_on(judged, "Section 5.2.4")

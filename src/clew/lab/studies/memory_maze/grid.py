@@ -3,13 +3,13 @@
 The grid of Figures 5.5 and 5.7, and the search of Table A.3. Every cell is a run of its own,
 asynchronous unless the options say otherwise.
 
-The thesis trained by asynchronous proximal policy optimisation in Sample Factory and says neither
-which step size and entropy cost of Table A.3's sweep won, nor what stood before the memory. So here
-both are in the middle of their sweeps, and the encoder and what else the tables leave out are
-Sample Factory's own for DMLab, which the thesis began with: an IMPALA network with 512 features
-and relus, Adam's epsilon of 1e-6, and a ratio that stops counting at 1 / (1 + clip). Deviations:
-pictures are divided by 255 and no more, where Sample Factory also normalises them, and what the
-value learns is not normalised.
+The thesis trained with asynchronous PPO in Sample Factory. It says neither which learning rate and
+entropy cost of Table A.3's sweep won, nor which encoder stood before the memory. So here both are
+in the middle of their sweeps, and the encoder and everything else that the tables leave out are
+Sample Factory's own for DMLab, from which the thesis started: an IMPALA network with 512 features
+and relus, Adam's epsilon of 1e-6, and a ratio that is clipped at 1 / (1 + clip). Deviations:
+pictures are only divided by 255, where Sample Factory also normalises them, and the value's targets
+are not normalised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ ENTROPY_COSTS = (0.03, 0.003, 0.0003)
 
 _LAYERS = {"hidden_size": 256, "num_layers": 4, "num_heads": 8, "head_size": 64}
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    # LSTM and AReLiT begin as they did before their defaults changed, so that studies go on.
+    # LSTM and AReLiT start as they did before their defaults changed, so that studies can continue.
     "lstm": (recorded_name("memory", PublishedLSTM), {"hidden_size": 768, "init_per": "product"}),
     "gtrxl-64": ("gtrxl", _LAYERS | {"window": 64}),
     "gtrxl-128": ("gtrxl", _LAYERS | {"window": 128}),
@@ -90,19 +90,20 @@ def _preset(name: str, memory: str, options: dict[str, Any]) -> TrainConfig:
 PRESETS: dict[str, TrainConfig] = {
     config.preset: config for config in (_preset(n, *what) for n, what in _MODELS.items())
 }
-"""Name to settings of the Memory Maze experiments (section 5.2); `--env` chooses another maze."""
+"""Settings of the Memory Maze experiments (section 5.2) by name; `--env` chooses another maze."""
 
 NAME, SEARCH_NAME = "pramanik/memory-maze", "pramanik/memory-maze-sweep"
-"""Of the grid, and of the search."""
+"""Names of the grid and of the search."""
 SWEPT = ("lstm", "gtrxl-256", "arelit")
-"""Agents whose learning rate and entropy cost the thesis searched for."""
+"""Agents for which the thesis searched a learning rate and an entropy cost."""
 SWEEP_SIZE = 11
 STEPS, SWEEP_STEPS, SEEDS = 100_000_000, 15_000_000, 3
 RUNNER, ACTORS, ENVIRONMENTS = "async", 32, 64
 BATCH = 3200
-"""Steps of a gradient step, of Table A.3."""
+"""Environment steps per gradient step (Table A.3)."""
 LAST_STEPS = 1_000_000
-"""Steps at the end of training whose episodes choose (appendix A.2), and are points of curves."""
+"""Steps at the end of training whose episodes decide the search (appendix A.2), and bins of
+curves."""
 LONGEST = 4000
 """Steps of an episode in the largest maze."""
 CHECKPOINT_SECONDS = 300.0  # GTrXL-256's memory in 64 environments alone is 340 MB
@@ -122,9 +123,9 @@ def study(
 
     Args:
         mazes: sides of the mazes: 9, 11, 13 or 15.
-        tasks: other environments in their place, "gymnasium:ID" or "module:factory".
-        actors: processes that act; with runner "sync" it counts for nothing.
-        environments: of all actors together. A gradient step reads as many sequences as there are
+        tasks: other environments instead, "gymnasium:ID" or "module:factory".
+        actors: number of acting processes; unused with runner "sync".
+        environments: number over all actors. A gradient step reads as many sequences as there are,
             up to Table A.3's 3,200 steps.
         runner: "async" or "sync".
 
@@ -167,7 +168,7 @@ def sweep(**size: Any) -> Study:
     seeds, in the maze of 11x11.
 
     Args:
-        size: as for `study`; the maze is 11x11 unless others are named.
+        size: as in `study`; the maze is 11x11 unless others are given.
 
     Raises:
         UserError: as `study`.
@@ -184,8 +185,8 @@ def sweep(**size: Any) -> Study:
 
 
 SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, lambda row: row["last"]["return"])
-"""As the thesis chooses: by the mean return over the last 1M steps (or as many as the rows have),
-over seeds (appendix A.2)."""
+"""Chosen as in the thesis: by the mean return over the last 1M steps (or as many as the rows have)
+and over seeds (appendix A.2)."""
 
 
 def with_rates(whole: Study, rates: Mapping[str, tuple[float, float]]) -> Study:
@@ -193,8 +194,8 @@ def with_rates(whole: Study, rates: Mapping[str, tuple[float, float]]) -> Study:
 
     Args:
         whole: of `study`.
-        rates: by agent. GTrXL's other windows take those of "gtrxl-256", which alone was searched
-            for, and "none" those of "arelit"; agents without a pair keep their own.
+        rates: by agent. GTrXL's other windows use those of "gtrxl-256", the only one that was
+            searched, and "none" those of "arelit"; agents without a pair keep their own.
     """
     searched = {"gtrxl-64": "gtrxl-256", "gtrxl-128": "gtrxl-256", "none": "arelit"}
     models = {}
@@ -208,10 +209,10 @@ def with_rates(whole: Study, rates: Mapping[str, tuple[float, float]]) -> Study:
 
 
 def with_last_steps(whole: Study) -> Study:
-    """The study with as many steps at the end of training as its budget has room for.
+    """The study with as many last steps of training as its budget allows.
 
-    They are 1M, or of shorter trainings a tenth, and never fewer than all environments take for
-    an episode of the largest maze: episodes there begin and end together.
+    They are 1M, or a tenth of shorter trainings, and never fewer than all environments need for an
+    episode of the largest maze: episodes there start and end together.
     """
     assert whole.steps is not None
     envs = next(iter(whole.models.values())).learning.num_envs
@@ -222,7 +223,7 @@ def with_last_steps(whole: Study) -> Study:
 def _of_size(config: TrainConfig, actors: int, environments: int, runner: str) -> TrainConfig:
     ppo = replace(config.ppo, num_envs=environments)
     most = BATCH // ppo.sequence_length
-    # The fewest gradient steps of equal size, none of more than 32 sequences.
+    # The fewest gradient steps of equal size, none with more than 32 sequences.
     counts = (n for n in range(1, ppo.sequences + 1) if ppo.sequences % n == 0)
     ppo = replace(ppo, minibatches=next(n for n in counts if ppo.sequences <= n * most))
     return replace(
@@ -240,29 +241,30 @@ class MemoryMazeOptions(GridOptions):
     """Options of `clew study memory-maze`."""
 
     mazes: str = ""
-    """Only these sides, separated by commas; empty takes the thesis's four, 9,11,13,15."""
+    """Only mazes with these sides, separated by commas; empty for the thesis's four, 9,11,13,15."""
     env: str = ""
-    """Other environments in place of the mazes, gymnasium:ID or module:factory, separated by
+    """Other environments instead of the mazes, gymnasium:ID or module:factory, separated by
     commas."""
     runner: str = ""
-    """async, its own, or sync."""
+    """async, the study's default, or sync."""
     actors: int = 0
-    """Processes that act; 0 takes the thesis's 32."""
+    """Number of acting processes; 0 for the thesis's 32."""
     environments: int = 0
-    """Environments of all actors together; 0 takes the thesis's 64."""
+    """Number of environments over all actors; 0 for the thesis's 64."""
     rates_from: str = ""
-    """The folder of a --sweep, whose best learning rate and entropy cost each agent gets; empty
-    takes the middle ones."""
+    """The folder of a --sweep, from which each agent takes its best learning rate and entropy cost;
+    empty for the middle ones."""
     sweep: bool = False
     """Search for learning rates and entropy costs: 9 pairs, each a run, with 3 seeds of 15M steps;
     --steps and --seeds change it."""
 
 
 def grid(options: MemoryMazeOptions) -> Study:
-    """The grid that some options ask for.
+    """The grid for these options.
 
     Raises:
-        UserError: for options that exclude each other, or a folder that is none of a search.
+        UserError: for options that exclude each other, or a folder that does not belong to a
+            search.
     """
     if options.mazes and options.env:
         raise UserError("--mazes and --env exclude each other")

@@ -32,7 +32,7 @@ def _command(data: StudyData) -> str:
 
 
 def _acting(data: StudyData) -> str:
-    """The options of how its agents act, where they are not the thesis's."""
+    """The options of acting that differ from the thesis's."""
     model = config_from_json(next(iter(data.study["models"].values())))
     given = {
         "runner": (model.runner, grid.RUNNER),
@@ -43,7 +43,7 @@ def _acting(data: StudyData) -> str:
 
 
 def _rates(data: StudyData) -> str:
-    """The option that gave agents the best pairs of a search, whose folder nothing tells."""
+    """The option that gave agents the best pairs of a search, whose folder is not recorded."""
     usual, made = grid.study().models, data.study["models"]
     learnings = [(usual[n].ppo, config_from_json(made[n]).ppo) for n in usual if n in made]
     pairs = [[(ppo.learning_rate, ppo.entropy_cost) for ppo in both] for both in learnings]
@@ -139,7 +139,7 @@ def _sentences(scores: OneBudget) -> list[str]:
 
 
 def learner_table(scores: OneBudget) -> Table | None:
-    """What the learner's measurement found."""
+    """The measurements of the learner."""
     speed = speed_of(scores)
     if not speed:
         return None

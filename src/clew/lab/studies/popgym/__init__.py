@@ -1,1 +1,1 @@
-"""Which memory for POPGym's tasks: every memory, the same agent around it."""
+"""Which memory for POPGym's tasks: every memory in the same agent."""

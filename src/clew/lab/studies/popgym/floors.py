@@ -1,7 +1,7 @@
-"""What is earned in POPGym's tasks without a memory, and what can be earned at all.
+"""Returns in POPGym's tasks without a memory, and the best possible returns.
 
-Where actions change nothing of what is seen, the best policy of a step's observation alone is
-known, and so is its return: the mean over observations of the answer that is most often right.
+If actions do not change the observations, the best policy that reads only the current observation
+is known, and so is its return: it gives, for each observation, the answer that is most often right.
 """
 
 import csv
@@ -9,13 +9,13 @@ from importlib import resources
 
 
 def floors(difficulty: str) -> dict[str, dict[str, float]]:
-    """Floors of every task that an agent has which sees its previous action.
+    """Floors of every task for an agent that sees its previous action.
 
     Returns:
-        By task: "random", what random actions earn. "memoryless", the best return of a policy that
-        reads the observation of this step alone, where it is known. "carried", what is earned by
-        who writes into an action what the next step has to know: in RepeatFirst the first answer,
-        again and again, is all there is to remember.
+        By task: "random", the return of random actions. "memoryless", the best return of a policy
+        that reads only the current observation, where it is known. "carried", the return of a
+        policy that writes into an action what the next step needs: in RepeatFirst, repeating the
+        first answer is all there is to remember.
     """
     found: dict[str, dict[str, float]] = {}
     for policy in ("random", "memoryless"):
@@ -26,15 +26,15 @@ def floors(difficulty: str) -> dict[str, dict[str, float]]:
 
 
 def returns(policy: str, difficulty: str) -> dict[str, float]:
-    """What a policy earns, by the task's name here.
+    """The returns of a policy, by the task's name here.
 
     Args:
-        policy: "random", or "memoryless", which is known of some tasks alone, or the bounds of
+        policy: "random", or "memoryless", which is known only for some tasks, or the bounds of
             `best_returns`.
         difficulty: of the tasks.
 
-    Source: of random actions `results/popgym-exactness`, 100,000 steps of popgym 1.0.7 each; of
-    the best without a memory exact counts of the cards, which the tests make.
+    Source: for random actions `results/popgym-exactness`, 100,000 steps of popgym 1.0.7 each; for
+    the best without a memory, exact counts of the cards, made by the tests.
     """
     file = resources.files("clew.lab.studies.popgym") / f"{policy}_returns.csv"
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
@@ -42,9 +42,9 @@ def returns(policy: str, difficulty: str) -> dict[str, float]:
 
 
 def best_returns(difficulty: str) -> dict[str, tuple[float, float]]:
-    """The best return of every task from below, which a policy earns, and from above.
+    """Bounds on the best return of every task: from below, which a policy earns, and from above.
 
-    The same number twice is the best return itself.
+    If both are the same, this is the best return.
 
     Source: `results/popgym-bounds`.
     """

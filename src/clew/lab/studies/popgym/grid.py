@@ -1,10 +1,10 @@
 """Every memory on POPGym's sixteen tasks, with the same agent around it: `clew study popgym`.
 
-A table to choose a memory by; `--add-memory mine:Memory` puts another one into it. Agents differ in
-their memory alone: two layers of 64 where it has layers, one of 64 where it has none, the library's
-default settings of the learner, and no search for rates. As in popgym's own experiments an agent
-sees its previous action (Morad et al., 2023); otherwise this is another agent than theirs, which
-has 256 units and 15M steps.
+This is a table for choosing a memory; `--add-memory mine:Memory` adds another one. Agents differ
+only in their memory: two layers of 64 if it has layers, otherwise one of 64, with the library's
+default settings of the learner and no search for rates. As in popgym's own experiments an agent
+sees its previous action (Morad et al., 2023); otherwise it differs from theirs, which has 256 units
+and 15M steps.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from clew.run.config import TrainConfig
 
 LEARNERS = ("ppo", "a2c")
 SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "window": 64}
-"""Of every memory, those that it has; of an added one too."""
+"""Sizes of every memory, as far as it has these options; also of added ones."""
 MODELS = tuple(name for name in MEMORIES if name != "hybrid")
 STEPS = 1_000_000
 SLOW = {"universal": 8.0, "integrated": 6.0, "rwkv7": 6.0, "delta_product": 4.0, "none": 0.3}
-"""Rough cost of a step, in units of a GRU's, of those that are far from it."""
+"""Rough cost of a step relative to a GRU's, for memories that differ much from it."""
 
 
 def agent(memory: str, learner: str = LEARNERS[0]) -> TrainConfig:
@@ -72,13 +72,14 @@ class PopgymOptions(GridOptions):
     """Options of `clew study popgym`."""
 
     difficulty: str = "easy"
-    """Of every task: easy, medium or hard."""
+    """Difficulty of every task: easy, medium or hard."""
     learner: str = LEARNERS[0]
-    """Of every agent: ppo, or a2c, which is four times as fast and learns fewer of the tasks."""
+    """Learner of every agent: ppo, or a2c, which is four times as fast and learns fewer of the
+    tasks."""
 
 
 def grid(options: PopgymOptions) -> Study:
-    """The grid that some options ask for."""
+    """The grid for these options."""
     return options.narrow(study(options.difficulty, options.learner), SIZES)
 
 

@@ -1,4 +1,4 @@
-"""The report of the study on POPGym's tasks: the general one, with command and known returns."""
+"""The report of the study on POPGym's tasks: the general form, with command and known returns."""
 
 import itertools
 

@@ -1,1 +1,1 @@
-"""Reports of studies: tables beside the published ones, figures, tests and floors on one page."""
+"""Reports of studies: tables beside published ones, figures, tests and floors on one page."""

@@ -28,13 +28,13 @@ class OneBudget:
 
     data: StudyData
     steps: int
-    """Training steps of every cell that is shown."""
+    """Training steps of every cell shown."""
     not_shown: list[str]
     """A sentence for each other budget."""
     models: Sequence[str]
-    """Those with a row, the study's own first."""
+    """Models with a row, the study's own first."""
     settings: Sequence[str]
-    """Those with a row, in order."""
+    """Settings with a row, in order."""
 
     def rows(self, model: str, setting: str) -> list[Row]:
         """A cell's rows, seed by seed."""
@@ -42,12 +42,12 @@ class OneBudget:
         return [found[seed] for seed in sorted(found)]
 
     def scores(self, model: str, setting: str) -> Values:
-        """Every seed's mean over the last steps of training, where an episode ended there."""
+        """Every seed's mean over the last steps of training, if an episode ended there."""
         found = [row["last"][row["score"]] for row in self.rows(model, setting)]
         return np.array([score for score in found if score is not None], np.float64)
 
     def numbers(self, judged: Sequence[Judged], of: str) -> Numbers:
-        """The numbers at the head of a report; `of` is whose time it is that the trainings took."""
+        """The numbers at the top of a report; `of` says what the trainings' time is of."""
         rows = self.data.rows
         return Numbers(
             [
@@ -61,7 +61,7 @@ class OneBudget:
     def seeds(
         self, models: Iterable[str] | None = None, settings: Sequence[str] | None = None
     ) -> str:
-        """How many seeds some cells have, in words; by default all of them."""
+        """The number of seeds of some cells, in words; by default of all cells."""
         asked = [(m, s) for m in models or self.models for s in settings or self.settings]
         counts = [count for cell in asked if (count := len(self.rows(*cell)))]
         if not counts:
@@ -76,9 +76,9 @@ class OneBudget:
 
 
 def one_budget(data: StudyData, models: Sequence[str], order: Callable[[str], Any]) -> OneBudget:
-    """The rows of the budget that most rows are of, the larger one if two have as many.
+    """The rows of the budget that most rows have; the larger one of two equally frequent ones.
 
-    The study's own models come first and in their order, and settings are sorted by `order`.
+    The study's own models come first, in their order, and settings are sorted by `order`.
     """
     shown = data.of_one_budget()
     there = dict.fromkeys(model for model, _ in shown.cells)
@@ -93,14 +93,14 @@ def one_budget(data: StudyData, models: Sequence[str], order: Callable[[str], An
 
 @dataclass(frozen=True)
 class Shown:
-    """How a study's table of scores shows them."""
+    """How a study's table shows its scores."""
 
     name: str
-    """Of the table, after the folder's."""
+    """Name of the table, after the folder's."""
     axis: str
-    """What settings are called."""
+    """The term for settings."""
     labels: Callable[[str], tuple[str, Any]]
-    """Of a setting: the head of its column, and its entry in the CSV file."""
+    """For a setting, the head of its column, and its entry in the CSV file."""
     digits: int
     note: str
     interval_of: Callable[[Values], Interval] = bootstrap_interval
@@ -108,7 +108,7 @@ class Shown:
     more: Callable[[Sequence[Row]], dict[str, Any]] = lambda rows: {"steps": rows[0]["steps"]}
     """Further numbers of a cell, for the CSV file."""
     below: Sequence[str] = ()
-    """Those of them that are shown too."""
+    """The further numbers that are shown too."""
     shaded: bool = False
     """Shade the scores, which are then between 0 and 1."""
 
@@ -138,10 +138,10 @@ def scores_table(found: OneBudget, title: str, shown: Shown) -> Table:
 def over_seeds(
     values: Values, digits: int, interval_of: Callable[[Values], Interval]
 ) -> tuple[str, list[str], dict[str, Any]]:
-    """The entry of a table for at least one seed.
+    """A table entry for at least one seed.
 
     Returns:
-        Mean and standard error; lines below, the interval and how many seeds; and all of these as
+        Mean and standard error; below, the interval and the number of seeds; and all of these as
         numbers.
     """
     mean, interval = float(values.mean()), interval_of(values)
@@ -154,7 +154,7 @@ def over_seeds(
 
 
 def standard_error(values: Values) -> float:
-    """Of the mean over seeds; 0 of a single one."""
+    """Standard error of the mean over seeds; 0 for a single one."""
     return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
 
 
@@ -168,7 +168,7 @@ def learning_panels(
     limits: tuple[float, float | None] | None = None,
     banded: bool = False,
 ) -> list[Panel]:
-    """Learning curves, a panel for each setting with a title in which any of the models has a row.
+    """Learning curves, a panel for each setting with a title in which any model has a row.
 
     With `banded` the standard error of the mean is shaded.
     """
@@ -191,9 +191,9 @@ def learning_panels(
 
 
 def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table:
-    """What the trainings of every agent took, and with `measured` what measuring them took.
+    """The time of every agent's trainings, and with `measured` of their evaluation.
 
-    The note says whose time it is, with {} for the whole of it.
+    The note says what the time is of, with {} for the total.
     """
     rows, records = [], []
     for model in found.models:

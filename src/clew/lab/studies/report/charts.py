@@ -26,28 +26,28 @@ from clew.stats import (
 )
 
 BINS = 10
-"""Of a histogram of outcomes."""
+"""Number of bins of a histogram of outcomes."""
 RESAMPLES = 2000
 CURVE_POINTS = 25
-"""Points of a curve; each pools the episodes of a few bins of the rows."""
+"""Number of points of a curve; each pools the episodes of a few bins of the rows."""
 MOMENTS = (0.25, 0.5)
-"""Of training, beside the evaluation."""
+"""Fractions of training that are shown beside the evaluation."""
 RANKED = 5
-"""Seeds from which on ranks are drawn for a single setting."""
+"""Number of seeds from which ranks are drawn for a single setting."""
 THRESHOLDS = np.linspace(-0.5, 1.0, 61)
-"""Of normalised scores, in profiles."""
+"""Thresholds of normalised scores in profiles."""
 
 
 def score_limits(data: StudyData) -> tuple[float, float]:
-    """The axis of scores: from -1 for returns, from 0 for rates, farther if a score is."""
+    """The axis of scores: from -1 for returns, from 0 for rates, extended if a score is outside."""
     means = data.means
     low = 0.0 if min(means, default=0.0) >= 0 and data.rows[0]["score"] != "return" else -1.0
     return min([low, *means]), max([1.0, *means])
 
 
 def seen_limits(data: StudyData, *others: float) -> tuple[float, float]:
-    """An axis from the lowest score seen, or 0, to 1, or a higher score, with a margin; others are
-    numbers beside the scores, and NaN is none."""
+    """An axis from the lowest score, or 0, to the highest, or 1, with a margin; `others` are
+    numbers beside the scores, where NaN is ignored."""
     seen = [*data.means, *(number for number in others if not math.isnan(number))]
     return min([0.0, *seen]) - 0.05, max([1.0, *seen]) + 0.05
 
@@ -81,7 +81,7 @@ def _draw_outcomes(data: StudyData, part: str, styles: Styles, axes: Axes) -> No
 
 
 def _models_up(data: StudyData, axes: Axes) -> None:
-    """Models from the last at the bottom to the first, by their scores."""
+    """Models by their scores, from the last at the bottom to the first."""
     axes.set_yticks(range(len(data.models)), [plain(m) for m in reversed(data.models)])
     axes.set_xlabel(plain(score_label(data)))
 
@@ -110,11 +110,12 @@ def bars(data: StudyData, part: str, styles: Styles) -> Chart:
 
 
 LONGEST_BELOW = 12
-"""Letters of a setting's name that stand below a bar; longer ones lie beside it."""
+"""Longest setting's name, in letters, that fits below a bar; for longer ones the bars are
+horizontal."""
 
 
 def _lie(data: StudyData, settings: Sequence[str]) -> bool:
-    """Whether bars lie, so that their settings' names can be read."""
+    """Whether bars are horizontal, so that their settings' names are readable."""
     return max(len(data.settings[name].label) for name in settings) > LONGEST_BELOW
 
 
@@ -195,7 +196,7 @@ def _draw_seeds(
 
 
 def spread_out(count: int, width: float) -> np.ndarray:
-    """Places beside each other for seeds that score alike, the same every time."""
+    """Deterministic horizontal offsets for seeds with similar scores."""
     golden = 0.618033988749895  # neighbours in this sequence lie far apart
     return width * ((np.arange(count) * golden + 0.5) % 1 - 0.5)
 
@@ -281,10 +282,10 @@ def _draw_cost(
 
 
 def pick(data: StudyData, part: str) -> list[str]:
-    """Three settings of those that have rows: a short, a middle and a long one.
+    """Three settings that have rows: a short, a middle and a long one.
 
-    Those published with many seeds, if there are. Where settings are tasks, the three in which the
-    models lie farthest apart.
+    These are the ones published with many seeds, if there are any. If settings are tasks, they are
+    the three in which the models differ most.
     """
     names = [
         name
@@ -304,7 +305,7 @@ def pick(data: StudyData, part: str) -> list[str]:
 
 
 def _distance(data: StudyData, setting: str) -> float:
-    """From the worst model's mean to the best one's."""
+    """The difference between the best and the worst model's mean."""
     values = [data.values(model, setting) for model in data.models]
     means = [scores.mean() for scores in values if scores.size]
     return max(means) - min(means)
@@ -326,7 +327,7 @@ def learning(data: StudyData, styles: Styles) -> Chart:
 
 
 Band = tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]
-"""Steps, how many seeds, their mean and the ends of its interval."""
+"""Steps, number of seeds, their mean and the ends of its interval."""
 
 
 def _bands(data: StudyData, setting: str) -> dict[str, Band]:
@@ -350,7 +351,7 @@ def _draw_learning(data: StudyData, found: Mapping[str, Band], styles: Styles, a
 
 
 def steps_axis(axes: Axes) -> None:
-    """Environment steps along a panel."""
+    """Labels a panel's axis of environment steps."""
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel("environment steps")
@@ -369,7 +370,7 @@ def draw_seeds(axes: Axes, curve: Curves, style: Style, *, banded: bool) -> None
 
 
 def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS, metric: str = "") -> Curves:
-    """The curves of several seeds in one setting, in at most this many bins; of their score, or
+    """The curves of several seeds in one setting, in at most this many bins, for their score or
     another metric."""
     metric, each = metric or rows[0]["score"], [row["curve"] for row in rows]
     points = min(len(curve["steps"]) for curve in each)
@@ -387,8 +388,8 @@ def curve_of(rows: Sequence[Row], bins: int = CURVE_POINTS, metric: str = "") ->
 def ranks(data: StudyData, settings: Sequence[str], styles: Styles) -> Chart:
     """Scores from the best seed to the worst (Figures 4.1.5 and 4.2.4).
 
-    Settings with `RANKED` seeds have three panels each, of two moments of training and of the
-    evaluation. Without such settings there is a panel for each part, of each seed's mean over it.
+    Settings with `RANKED` seeds have three panels each, for two moments of training and for the
+    evaluation. Without such settings there is a panel for each part, with each seed's mean over it.
     """
     if settings:
         found = {

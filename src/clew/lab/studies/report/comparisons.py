@@ -1,4 +1,4 @@
-"""Comparisons of a study's scores: with the published ones, and of its models with each other."""
+"""Comparisons of a study's scores: with published ones, and between its models."""
 
 import itertools
 import math
@@ -21,8 +21,8 @@ from clew.stats.comparisons import critical_value, two_sided_p
 
 ALPHA = 0.05
 DIFFERS, PERHAPS, SPLIT = "●", "○", "◇"
-"""Marks: differs after Holm's correction; only without it; equal seeds on both sides that differ
-from each other, which no test can judge."""
+"""Marks: differs after Holm's correction; differs only without it; equal seeds within each side
+that differ between the sides, which no test can judge."""
 LEGEND = (
     f"{DIFFERS} differs by more than noise: Welch's test, p at most {ALPHA} after Holm's "
     f"correction over the table. {PERHAPS} p at most {ALPHA} for this cell alone, which one cell "
@@ -32,7 +32,7 @@ LEGEND = (
 
 
 class Compared(NamedTuple):
-    """One cell beside its published one."""
+    """A cell and its published counterpart."""
 
     test: Comparison
     corrected: float
@@ -49,7 +49,7 @@ class Difference(NamedTuple):
 
 
 def beside_published(data: StudyData, settings: Sequence[str]) -> dict[tuple[str, str], Compared]:
-    """Welch's test of every cell of a table that is published and has two seeds or more.
+    """Welch's test of every cell of a table that has published scores and two seeds or more.
 
     Holm's correction is over all tests of the table, which has these settings.
     """
@@ -76,7 +76,7 @@ def _mark(test: Comparison, corrected: float) -> str:
 
 
 def mean_difference(here: Sequence[Spread], published: Sequence[Spread]) -> Difference | None:
-    """Whether two means over the same settings differ; None where nothing has any spread.
+    """Whether two means over the same settings differ; None if nothing has any spread.
 
     With the variances v = s^2 / (n S^2) of all 2 S cells, each with n seeds:
 
@@ -102,28 +102,28 @@ def mean_difference(here: Sequence[Spread], published: Sequence[Spread]) -> Diff
 
 
 def signed(value: float) -> str:
-    """A difference with its sign, in two decimals."""
+    """A difference with its sign, with two decimals."""
     text = f"{value:+.2f}"
     return "0.00" if text[1:] == "0.00" else text
 
 
 def interval_text(low: float, high: float) -> str:
-    """The ends of an interval of differences; empty where there is none."""
+    """The ends of an interval of differences; empty if there is none."""
     return "" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
 
 
 def difference_text(test: Comparison | Difference) -> str:
-    """A difference with its interval, where there is one."""
+    """A difference with its interval, if there is one."""
     return f"{signed(test.difference)} {interval_text(test.low, test.high)}".strip()
 
 
 def p_text(p: float) -> str:
-    """A p-value, as precise as anybody needs it."""
+    """A p-value with a sensible precision."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 MANY = 10
-"""Seeds from which on models are compared with each other in a single setting."""
+"""Number of seeds from which models are compared with each other in a single setting."""
 
 
 def with_many_seeds(data: StudyData) -> list[str]:
@@ -183,7 +183,7 @@ def _pair(
 
 
 def _needed(x: Spread | None, y: Spread | None) -> str:
-    """How many seeds a difference like this one asks for, in words where there is no number."""
+    """How many seeds such a difference needs, in words if there is no number."""
     assert x is not None and y is not None
     difference = x.mean - y.mean
     if difference == 0 or (x.deviation == 0 and y.deviation == 0):
@@ -193,7 +193,7 @@ def _needed(x: Spread | None, y: Spread | None) -> str:
 
 
 def published_tests(data: StudyData, settings: Sequence[str]) -> Table | None:
-    """The publication's own t-tests again; None if there are none of them."""
+    """The publication's own t-tests, repeated; None if it has none."""
     rows, records = [], []
     for setting, a, b, p in data.publication.tests:
         x, y = data.spread(a, setting), data.spread(b, setting)

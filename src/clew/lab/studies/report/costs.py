@@ -14,8 +14,8 @@ from clew.report.document import Cell, Column, Table, duration, tabulate
 def rates(data: StudyData) -> dict[str, float]:
     """Environment steps trained per second, by model.
 
-    A program trains several cells at once, so its seconds are shared out to those of its cells
-    that are there. Rows that do not say what training took count with all of their seconds.
+    A program trains several cells at once, so its seconds are divided among those of its cells that
+    have rows. Rows without a training time count with all of their seconds.
     """
     found = {}
     for model in data.models:
@@ -27,7 +27,7 @@ def rates(data: StudyData) -> dict[str, float]:
 
 
 def _training_seconds(row: Row) -> float:
-    """What a run's training took, or a row's share of its program's as of the whole program."""
+    """The seconds of a run's training, or a row's share of its program's seconds."""
     if "timed" in row:
         return row["timed"]["train"]
     pack = row.get("pack", {})

@@ -1,4 +1,4 @@
-"""A study's folder as a report reads it: the grid, its scores, floors and published numbers."""
+"""A study's folder as read for a report: the grid, its scores, floors and published numbers."""
 
 import math
 import pkgutil
@@ -39,16 +39,15 @@ NEEDED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "seconds": ("a finite number", (float, int)),
     "parameters": ("an integer", (int,)),
 }
-"""Of every row, and what their values are."""
+"""The required keys of every row, and the types of their values."""
 NEEDLESS = 0.9
-"""Where a policy without a memory earns this much of a perfect score, the setting does not ask for
-one."""
+"""A setting does not need a memory if a policy without one earns this share of a perfect score."""
 SEEDS = 3
-"""Of published numbers that do not say how many there were."""
+"""Assumed number of seeds for published numbers that do not state it."""
 
 
 class SettingInfo(NamedTuple):
-    """One form of the task, as the report shows it."""
+    """One form of the task, as shown in the report."""
 
     name: str
     label: str
@@ -57,14 +56,14 @@ class SettingInfo(NamedTuple):
     perfect: float = 1.0
     """The best possible score."""
     doubt: str = ""
-    """Why its floors were left out, in a sentence."""
+    """Why its floors were left out, as a sentence."""
 
     @property
     def floor(self) -> float | None:
-        """The best that is earned without a memory; None if no floor is known.
+        """The best score without a memory; None if no floor is known.
 
-        "constant" is always the same answer, and the opposite answer earns the opposite; what
-        "majority" earns takes a memory.
+        "constant" is always the same answer, and the opposite answer earns the opposite; "majority"
+        needs a memory.
         """
         plain = {name: value for name, value in self.floors.items() if name != "majority"}
         known = [abs(v) if name == "constant" else v for name, v in plain.items()]
@@ -82,9 +81,9 @@ class Part(NamedTuple):
 
     title: str
     axis: str
-    """What its settings differ in."""
+    """The quantity in which its settings differ."""
     table: str
-    """Where the publication has its numbers."""
+    """The publication's table with its numbers."""
 
 
 class PublishedTest(NamedTuple):
@@ -98,57 +97,57 @@ class PublishedTest(NamedTuple):
 
 @dataclass(frozen=True)
 class Publication:
-    """What the general report shows of a publication, beside what study.json has."""
+    """What the general report shows about a publication, in addition to study.json."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    """Every setting in order, with its floors: a command may have asked for a few."""
+    """Every setting in order, with its floors; a command may have run only a few."""
     part_of: Callable[[str], str] = lambda setting: "all"
-    """The experiment that a setting belongs to."""
+    """The experiment of a setting."""
     label_of: Callable[[str], str] = str
-    """What the publication's tables call a setting."""
+    """A setting's label in the publication's tables."""
     parts: Mapping[str, Part] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
-    """Its names of models."""
+    """Its names for models."""
     best: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """By setting, a score that is known to be earned and one that nobody exceeds; scores are not
-    normalised to them."""
+    """By setting, a score that is known to be reached and an upper bound; scores are not normalised
+    to them."""
     expected: Mapping[tuple[str, str], Spread] | None = None
-    """Scores by (model, setting), also where a grid that repairs something expects none; None takes
-    those of study.json."""
+    """Scores by (model, setting), also for a repaired grid, which expects none; None for those of
+    study.json."""
     episodes: int | None = None
-    """Of a training."""
+    """Number of episodes of a training."""
     many_seeds: Sequence[str] = ()
-    """Settings that it has with many seeds."""
+    """Settings that it reports with many seeds."""
     many_seeds_note: str = ""
     parameters: Mapping[str, int] = field(default_factory=dict)
     parameters_table: str = ""
     printed_mean: Callable[[str, str], float | None] = lambda part, model: None
-    """The mean that a summary prints of a part and a model."""
+    """The mean printed in a summary for a part and a model."""
     summary_table: str = ""
-    """Where those means are."""
+    """The table of those means."""
     summary_note: str = ""
     tests: Sequence[PublishedTest] = ()
     tests_note: str = ""
     claims: "Callable[[StudyData], list[Block]] | None" = None
-    """The blocks on its claims, none if the folder has too few seeds."""
+    """The blocks on its claims; none if the folder has too few seeds."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """How a report shows the folders of one study."""
+    """How a report shows the folders of a study."""
 
     command: "Callable[[StudyData], str]"
-    """What makes such a folder."""
+    """The command that makes such a folder."""
     publication: Publication = field(default_factory=Publication)
     form: str = ""
-    """Whose report it is, where it has a form of its own; its folders cannot be mixed with
+    """The name of the report's own form, if it has one; such folders cannot be mixed with
     others."""
     blocks: "Callable[[StudyData, Styles, str], Sequence[Block | None]] | None" = None
-    """The blocks of such a folder in a form of its own; the last argument is the user's note."""
+    """The blocks of such a folder in its own form; the last argument is the user's note."""
 
 
 def command_of(data: "StudyData", words: str, whole: Study) -> str:
-    """The command that makes the folder of a published study, but for the machine's options.
+    """The command that makes the folder of a published study, without machine-specific options.
 
     Args:
         data: the folder.
@@ -174,7 +173,7 @@ def command_of(data: "StudyData", words: str, whole: Study) -> str:
 
 
 def page_of(name: str) -> Page:
-    """How the study whose grid is called `name` is shown; without one, in the general form."""
+    """How the study with a grid called `name` is shown; by default in the general form."""
     for study in STUDIES:
         pages = find_study(study).pages
         page = pkgutil.resolve_name(pages)(name) if pages else None
@@ -185,51 +184,51 @@ def page_of(name: str) -> Page:
 
 @dataclass(frozen=True)
 class StudyData:
-    """What is in a study's folder."""
+    """The contents of a study's folder."""
 
     folder: Path
     name: str
     """The study's own name."""
     slug: str
-    """The same for names of files."""
+    """The name in a form for file names."""
     study: Mapping[str, Any]
     """Its study.json."""
     rows: Sequence[Row]
     models: Sequence[str]
-    """Of the newest command, then those that only the rows have."""
+    """Models of the latest command, then those that only the rows have."""
     settings: Mapping[str, SettingInfo]
     seeds: Sequence[int]
     published: Mapping[tuple[str, str], Spread]
-    """By (model, setting)."""
+    """Published scores by (model, setting)."""
     cells: Mapping[tuple[str, str], Mapping[int, Row]]
-    """By (model, setting), the row of each seed that is there."""
+    """By (model, setting), the row of each available seed."""
     failed: Sequence[Cell]
-    """What could not be trained, and has no row since."""
+    """Cells that could not be trained, and have had no row since."""
     page: Page
 
     def heading(self, text: str, name: str) -> Heading:
-        """Of a section."""
+        """The heading of a section."""
         return Heading(text, 2, f"{self.slug}-{name}")
 
     @property
     def publication(self) -> Publication:
-        """What is known of the publication."""
+        """What is known about the publication."""
         return self.page.publication
 
     @property
     def machine(self) -> str:
-        """Of what the seconds of rows are."""
+        """The machine whose seconds the rows count."""
         return "the whole machine" if self.study.get("whole_machine") else "one core"
 
     def of_one_budget(self) -> "StudyData":
-        """The rows of the budget that most are of, of the larger one if two have as many."""
+        """The rows of the most frequent budget; of the larger one if two are equally frequent."""
         counts = Counter(row["steps"] for row in self.rows)
         steps = max(counts, key=lambda steps: (counts[steps], steps))
         rows = [row for row in self.rows if row["steps"] == steps]
         return replace(self, rows=rows, cells=cells_of(rows))
 
     def not_shown(self, shown: "StudyData") -> list[str]:
-        """A sentence for each budget of which a part of it leaves rows out."""
+        """A sentence for each budget whose rows are not in `shown`."""
         counts = Counter(row["steps"] for row in self.rows)
         counts.subtract(row["steps"] for row in shown.rows)
         return [
@@ -246,17 +245,17 @@ class StudyData:
 
     @property
     def wanted(self) -> int:
-        """How many cells the grid has."""
+        """Number of cells of the grid."""
         return len(self.models) * len(self.settings) * len(self.seeds)
 
     @property
     def there(self) -> int:
-        """How many of them are there."""
+        """Number of cells with a row."""
         return sum(len(found) for found in self.cells.values())
 
     @property
     def parts_with_rows(self) -> list[str]:
-        """The experiments that a cell is there of."""
+        """The experiments with at least one cell."""
         begun = {setting for _, setting in self.cells}
         return [part for part in self.parts if begun & set(self.of_part(part))]
 
@@ -269,12 +268,12 @@ class StudyData:
         return [name for name, info in self.settings.items() if info.part == part]
 
     def scored(self, model: str, setting: str) -> list[int]:
-        """The seeds that are there and have a score, in order."""
+        """The seeds that have a row with a score, in order."""
         found = self.cells.get((model, setting), {})
         return [seed for seed in sorted(found) if found[seed]["mean"] is not None]
 
     def values(self, model: str, setting: str) -> Float[np.ndarray, " seeds"]:
-        """The scores of the seeds that are `scored`, in the order of their numbers."""
+        """The scores of the `scored` seeds, in the order of their numbers."""
         seeds = self.scored(model, setting)
         return np.array([self.cells[model, setting][n]["mean"] for n in seeds], np.float64)
 
@@ -293,21 +292,22 @@ class StudyData:
         return [name for name in settings if self.values(model, name).size]
 
     def shared(self, settings: Sequence[str]) -> list[str]:
-        """The settings in which every model has a score that has one in any of them."""
+        """The settings in which all models with a score in any of them have one."""
         begun = [names for model in self.models if (names := self.begun(model, settings))]
         return [name for name in settings if begun and all(name in names for names in begun)]
 
     def table(
         self, model: str, settings: Iterable[str], *, normalised: bool = False
     ) -> Float[np.ndarray, "seeds settings"]:
-        """The scores in the settings that a model is `begun` in, as many seeds of each.
+        """The scores in the settings in which a model is `begun`, with equally many seeds of each.
 
-        They are the first of each setting, as many as the model has in every one.
+        These are the first seeds of each setting, as many as the model has in every one.
 
         Args:
             model: one of `models`.
-            settings: names; with `normalised`, all with a floor below `NEEDLESS`.
-            normalised: 0 is the setting's floor and 1 a perfect score.
+            settings: names; with `normalised`, all must have a floor below `NEEDLESS`.
+            normalised: whether to scale scores so that 0 is the setting's floor and 1 a perfect
+                score.
         """
         names = self.begun(model, settings)
         columns = [self.values(model, name) for name in names]
@@ -324,9 +324,9 @@ class StudyData:
         return (values - info.floor) / (info.perfect - info.floor)
 
     def averaged(self, part: str) -> list[str]:
-        """The settings of a part that its means are over: those that ask for a memory.
+        """The settings of a part over which its means are taken: those that need a memory.
 
-        Beside published means, and where no setting asks for one, all of them.
+        Beside published means, or if no setting needs one, all settings.
         """
         names = self.of_part(part)
         asking = [name for name in names if not self.settings[name].needless]
@@ -334,11 +334,11 @@ class StudyData:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether means are over fewer settings than there are."""
+        """Whether means leave out some settings."""
         return any(len(self.averaged(part)) < len(self.of_part(part)) for part in self.parts)
 
     def in_need(self, part: str) -> list[str]:
-        """The settings of a part that have a floor and ask for a memory."""
+        """The settings of a part that have a floor and need a memory."""
         infos = (self.settings[name] for name in self.of_part(part))
         return [info.name for info in infos if info.floor is not None and not info.needless]
 
@@ -350,8 +350,8 @@ def read_study(folder: str | Path) -> StudyData:
         folder: its path, or its name in runs/.
 
     Raises:
-        UserError: if there is no such folder, no study or no finished cell in it, or a row of
-            something else.
+        UserError: if there is no such folder, it has no study or no finished cell, or a row is not
+            of the study.
     """
     path = _find(Path(folder))
     study, lines = _read_study(path / STUDY), json_lines.read(path / RESULTS)
@@ -384,11 +384,11 @@ def read_study(folder: str | Path) -> StudyData:
 
 
 def _rows(lines: Sequence[Line], path: Path) -> list[Row]:
-    """One row for every cell and budget, the first, as a study goes on from.
+    """The first row of every cell and budget, from which a study continues.
 
     Raises:
-        UserError: if rows have different scores, or a model's in a setting are of different
-            settings of training.
+        UserError: if rows have different score metrics, or a model's rows in a setting have
+            different training settings.
     """
     score = lines[0].row["score"]
     rows: dict[tuple[Any, ...], Row] = {}
@@ -426,7 +426,7 @@ def _find(folder: Path) -> Path:
         if (candidate / STUDY).is_file():
             return candidate
     if folder.is_dir():
-        raise UserError(f"{folder} has no {STUDY}: it is no study's folder (clew study makes one)")
+        raise UserError(f"{folder} has no {STUDY}: not a study's folder (clew study makes one)")
     near = {place for place in (folder.parent, runs) if place.is_dir()}
     known = [str(file.parent) for place in sorted(near) for file in place.glob(f"*/{STUDY}")]
     raise unknown_name("study's folder", str(folder), known)
@@ -445,7 +445,7 @@ def _read_study(path: Path) -> dict[str, Any]:
 def _check_row(row: Row, path: Path, number: int) -> None:
     for key, (expected, kinds) in NEEDED.items():
         if key not in row:
-            raise UserError(f"{path}: line {number} has no {key!r}: it is no row of a study")
+            raise UserError(f"{path}: line {number} has no {key!r}: it is not a row of a study")
         value = row[key]
         if type(value) not in kinds or (isinstance(value, float) and not math.isfinite(value)):
             raise UserError(
@@ -460,8 +460,8 @@ def _check_row(row: Row, path: Path, number: int) -> None:
 def _settings(
     publication: Publication, given: Mapping[str, Any], used: Sequence[str]
 ) -> dict[str, SettingInfo]:
-    """The newest command's settings and those that earlier ones left rows of, the publication's
-    first and in its order."""
+    """The settings of the latest command and of earlier rows, the publication's first and in its
+    order."""
     names, known = list(dict.fromkeys([*given, *used])), publication.settings
     found = {}
     for n in [n for n in known if n in names] + [n for n in names if n not in known]:
@@ -474,7 +474,7 @@ def _settings(
 
 
 def _doubted(info: SettingInfo, rows: Sequence[Row]) -> SettingInfo:
-    """A setting without its floors, and why, if its perfect score cannot be the best there is."""
+    """A setting without its floors, and why, if its perfect score is exceeded."""
     scores = [r["mean"] for r in rows if r["setting"] == info.name and r["mean"] is not None]
     for what, value in (("the floor", info.floor), ("a score", max(scores, default=None))):
         rounding = 1e-6 * max(1.0, abs(info.perfect))

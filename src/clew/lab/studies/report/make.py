@@ -1,4 +1,4 @@
-"""Makes a report of studies: which blocks it has, and its page, tables and pictures as files."""
+"""Makes a report of studies: its blocks, and its page, tables and figures as files."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,22 +51,22 @@ def make_report(
 ) -> Report:
     """Writes report.html, report.md, tables/*.csv and figures/*.png and .svg of studies.
 
-    A study need not be finished; its cells that are missing are shown as missing. The same rows
-    give the same page, byte for byte.
+    A study need not be finished; missing cells are shown as missing. The same rows give the same
+    page, byte for byte.
 
     Args:
-        folders: of studies, as `clew study` and `run_study` write them, or their names in runs/;
+        folders: of studies, as written by `clew study` and `run_study`, or their names in runs/;
             each becomes a section.
-        output: folder to write to; by default `report` in the first of the folders.
+        output: folder to write to; by default `report` in the first folder.
         title: of the page; by default the names of the studies.
-        note: what else the reader should know, for example the machine.
+        note: further information for the reader, for example the machine.
 
     Raises:
-        UserError: if there is no such folder, no study or no finished cell in it, a damaged line,
+        UserError: if there is no such folder, it has no study, no finished cell or a damaged line,
             or the output cannot be written.
     """
     if not folders:
-        raise UserError("which studies? Give one folder of a study or more")
+        raise UserError("give at least one folder of a study")
     studies = _distinct([read_study(folder) for folder in folders])
     styles = styles_of(model for data in studies for model in data.models)
     blocks = document(studies, styles, note)
@@ -76,7 +76,7 @@ def make_report(
 
 
 def _distinct(studies: list[StudyData]) -> list[StudyData]:
-    """The studies with file names of their own, also where two studies have one name."""
+    """The studies with distinct file names, even if two studies have the same name."""
     seen: dict[str, int] = {}
     distinct = []
     for data in studies:
@@ -87,14 +87,14 @@ def _distinct(studies: list[StudyData]) -> list[StudyData]:
 
 
 def document(studies: Sequence[StudyData], styles: Styles, note: str) -> list[Block]:
-    """All blocks of a report, folder by folder, without None and charts that have no panel.
+    """All blocks of a report, folder by folder, without None and without empty charts.
 
     Raises:
         UserError: for folders whose reports have different forms.
     """
     if len({data.page.form for data in studies}) > 1:
         form = next(data.page.form for data in studies if data.page.form)
-        raise UserError(f"{form} has a report of its own form: give its folders alone")
+        raise UserError(f"{form} has its own form of report: give only its folders")
     blocks: list[Block | None] = []
     for data in studies:
         blocks += (data.page.blocks or general_blocks)(data, styles, note)
@@ -148,8 +148,8 @@ def general_blocks(data: StudyData, styles: Styles, note: str) -> list[Block | N
 def _of_one_budget(data: StudyData) -> tuple[StudyData, list[str]]:
     """The rows of the budget that most of a model's rows in a setting have; and what is not shown.
 
-    A study's steps may be raised, and the folder then has rows of both. Of two budgets with as
-    many rows it is the larger one.
+    A study's steps may be raised, and the folder then has rows of both budgets. Of two equally
+    frequent budgets the larger one is shown.
     """
     counts = Counter((row["model"], row["setting"], row["steps"]) for row in data.rows)
     budgets: dict[tuple[str, str], int] = {}
@@ -184,7 +184,7 @@ def _numbers(data: StudyData) -> Numbers:
 
 
 def _what_lacks(data: StudyData) -> list[str]:
-    """Sentences about cells without a row or a score, and about floors that cannot be."""
+    """Sentences about cells without a row or a score, and about impossible floors."""
     sentences = []
     missing = {
         model: len(data.settings) * len(data.seeds)
@@ -245,7 +245,8 @@ def _failed_text(failed: Sequence[Cell]) -> str:
 
 
 def _counts(data: StudyData) -> tuple[int, int, int]:
-    """Tests against published cells, how many are marked, how many have a small p by themselves."""
+    """Number of tests against published cells, of marked ones, and of those with a small p
+    alone."""
     found = [
         entry
         for part in data.parts
@@ -256,7 +257,7 @@ def _counts(data: StudyData) -> tuple[int, int, int]:
 
 
 def _best(data: StudyData, part: str) -> str:
-    """Which model is best in a part, here and as published, over settings that all have."""
+    """The best model of a part, here and as published, over the settings that all models have."""
     wanted, title = data.averaged(part), title_of(data, part)
     models, shared = [m for m in data.models if data.begun(m, wanted)], data.shared(wanted)
     if not models:
@@ -283,7 +284,7 @@ def _best(data: StudyData, part: str) -> str:
 
 
 def _best_here(data: StudyData, models: Sequence[str], settings: Sequence[str], over: str) -> str:
-    """The best model, unless seeds that some models lack are in the means of others."""
+    """The best model, unless some models lack seeds that are in the means of others."""
     few = {m: text for m in models if (text := some_seeds(data, m, settings))}
     seeds = [[data.scored(model, name) for name in settings] for model in models]
     if any(own != seeds[0] for own in seeds):

@@ -1,4 +1,4 @@
-"""Means of a model over settings, and what is said beside them where seeds or settings lack."""
+"""Means of a model over settings, and notes on missing seeds or settings."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from clew.stats import Interval, mean_of_tasks, stratified_interval
 
 
 def mean_score(data: StudyData, model: str, settings: Sequence[str]) -> float:
-    """The mean over settings, in all of which the model is `begun`, of their means over seeds."""
+    """The mean over settings of the means over seeds; the model is `begun` in all of them."""
     columns = [data.values(model, name) for name in settings]
-    if len({column.size for column in columns}) == 1:  # rounded as `mean_of_tasks` rounds
+    if len({column.size for column in columns}) == 1:  # rounded as in `mean_of_tasks`
         return float(np.stack(columns, axis=1).mean())
     return float(np.mean([column.mean() for column in columns]))
 
@@ -20,9 +20,9 @@ def mean_score(data: StudyData, model: str, settings: Sequence[str]) -> float:
 def mean_interval(
     data: StudyData, model: str, settings: Sequence[str], resamples: int = 9999
 ) -> Interval:
-    """`mean_score` with its 95% interval, each setting resampled with the seeds that it has.
+    """`mean_score` with its 95% interval, each setting resampled with its own seeds.
 
-    A setting with a single seed has no known spread, and then the ends are NaN.
+    If a setting has a single seed, its spread is unknown, and the ends are NaN.
     """
     columns = [data.values(model, name) for name in settings]
     sizes = {column.size for column in columns}
@@ -45,7 +45,7 @@ def lacks(
 
 
 def some_seeds(data: StudyData, model: str, settings: Sequence[str]) -> str:
-    """How many seeds of a model have a score in some settings; empty where all have one."""
+    """How many seeds of a model have a score in some settings; empty if all have one."""
     counts = [data.values(model, name).size for name in settings]
     fewest, most, all_of_them = min(counts), max(counts), len(data.seeds)
     if fewest >= all_of_them:

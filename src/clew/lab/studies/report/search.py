@@ -14,24 +14,24 @@ from clew.report.figures import Styles
 
 @dataclass(frozen=True)
 class SearchReport:
-    """What a report says of a study's search."""
+    """What a report says about a study's search."""
 
     search: Search
     score: str
-    """What the score is called."""
+    """The name of the score."""
     digits: int
-    """Of a mean score."""
+    """Decimals of a mean score."""
     about: Callable[[StudyData, Sequence[Row]], str]
     """A sentence on what was run and what was published."""
     note: str
-    """How the best are chosen."""
+    """How the best pairs are chosen."""
     published: Callable[[StudyData], Mapping[str, tuple[float, float]]] | None = None
     """The learning rate and entropy cost of each agent's published configuration."""
     shaded: bool = False
     """Shade the scores, which are then between 0 and 1."""
 
     def blocks(self, data: StudyData, styles: Styles, note: str) -> list[Block]:
-        """The blocks of a search's folder; there are no charts and so no styles."""
+        """The blocks of a search's folder; without charts, styles are not used."""
         shown = data.of_one_budget()
         found = {model: self.search.tried(shown.rows, model) for model in data.models}
         found = {model: pairs for model, pairs in found.items() if pairs}
@@ -52,7 +52,7 @@ class SearchReport:
             mean = Cell(f"{best.mean:.{self.digits}f}", below)
             rows.append([model, _pair_text(best.pair), mean])
             if published:
-                used = published.get(model)  # which an added memory has not
+                used = published.get(model)  # None for an added memory
                 means = [pair.mean for pair in pairs if pair.pair == used]
                 its = Cell(f"{means[0]:.{self.digits}f}") if means else MISSING
                 rows[-1] += [_pair_text(used) if used else MISSING, its]
@@ -62,7 +62,7 @@ class SearchReport:
         return tabulate(f"{data.slug}-best", title, heads, rows, self.note)
 
     def _pairs(self, data: StudyData, model: str, tried: Sequence[Tried]) -> Table:
-        """Every pair of an agent: learning rates down, entropy costs across."""
+        """Every pair of an agent: learning rates in rows, entropy costs in columns."""
         found = {each.pair: each for each in tried}
         rows = []
         for rate in self.search.learning_rates:

@@ -1,4 +1,4 @@
-"""The tables of scores: by part, by setting beside the published ones, beside their floors."""
+"""The tables of scores: by part, by setting beside published ones, and beside floors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,9 +30,9 @@ from clew.stats import (
 
 MISSING = Cell("–")
 FEW = 5
-"""Seeds below which a test sees next to nothing."""
+"""Number of seeds below which a test detects next to nothing."""
 EXACT = 5e-7
-"""Rows have six digits."""
+"""Tolerance for equal scores: rows have six digits."""
 SAME = "≡"
 AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean": mean_of_tasks,
@@ -48,7 +48,7 @@ FLOORS = {
     "random": "random actions",
     "carried": "the last action says what is to be remembered",
 }
-"""What is meant by the names of floors."""
+"""The meaning of the names of floors."""
 
 
 def title_of(data: StudyData, part: str) -> str:
@@ -59,19 +59,19 @@ def title_of(data: StudyData, part: str) -> str:
 
 
 def axis_of(data: StudyData, part: str) -> str:
-    """What the settings of a part differ in."""
+    """The quantity in which the settings of a part differ."""
     known = data.publication.parts
     return known[part].axis if part in known else "setting"
 
 
 def score_label(data: StudyData) -> str:
-    """What a score is, for an axis."""
+    """The label of scores for an axis."""
     score = str(data.rows[0]["score"])
     return LABELS.get(score, score) if score != "return" else score
 
 
 def _title(data: StudyData, model: str) -> str:
-    """The published name of a model where it differs, else nothing."""
+    """The published name of a model if it differs, otherwise empty."""
     title = data.publication.titles.get(model, "")
     return "" if title.lower() == model.lower() else title
 
@@ -159,14 +159,14 @@ def _lacks_some(data: StudyData, record: dict[str, Any]) -> bool:
 
 
 def _whole(data: StudyData, part: str) -> bool:
-    """Whether a folder has every setting that the published mean of a part is over."""
+    """Whether a folder has every setting of the published mean of a part."""
     known = data.publication
     names = {name for _, name in data.published if known.part_of(name) == part}
     return bool(known.summary_table) and names <= set(data.settings)
 
 
 def shade(score: float) -> float:
-    """How dark the background of a score is, of which 1 is perfect."""
+    """The shade of a score's background, where a score of 1 is perfect."""
     return min(max(score, 0.0), 1.0)
 
 
@@ -221,7 +221,7 @@ def _note(data: StudyData, names: Sequence[str], compared: dict[tuple[str, str],
 def _result(
     data: StudyData, model: str, setting: str, compared: Compared | None
 ) -> tuple[Cell, dict[str, Any]]:
-    """A score with the published one below, or with its interval where there is none."""
+    """A score with the published one below, or with its interval if there is none."""
     values, spread = data.values(model, setting), data.spread(model, setting)
     published = data.published.get((model, setting))
     record: dict[str, Any] = {
@@ -255,8 +255,8 @@ def _result(
 
 
 def floors(data: StudyData, part: str) -> Table | None:
-    """The floors of every setting, and every model's mean normalised to the best of them; None if
-    no setting has one."""
+    """The floors of every setting, and every model's mean normalised to the best floor; None if no
+    setting has one."""
     names = data.of_part(part)
     known = list(dict.fromkeys(f for n in names for f in data.settings[n].floors))
     if not known:
@@ -296,7 +296,7 @@ def floors(data: StudyData, part: str) -> Table | None:
 
 
 def _between(low: float | None, high: float | None) -> Cell:
-    """Two scores, as one number where they are the same as shown."""
+    """Two scores, as one number if they look the same."""
     shown = dict.fromkeys(f"{score:.2f}" for score in (low, high) if score is not None)
     return Cell(" to ".join(shown)) if shown else MISSING
 
@@ -311,7 +311,7 @@ def _normalised(data: StudyData, model: str, setting: str) -> tuple[Cell, float 
 
 
 def _is_a_floor(data: StudyData, setting: str, values: np.ndarray) -> bool:
-    """Whether every seed earned what one of the floors earns, on the episodes it is known for."""
+    """Whether every seed earned exactly one of the floors, on the same episodes."""
     if not data.study.get("evaluation", {}).get("stream"):
         return False
     floors = data.settings[setting].floors
@@ -320,7 +320,7 @@ def _is_a_floor(data: StudyData, setting: str, values: np.ndarray) -> bool:
 
 
 def aggregates(data: StudyData) -> Table | None:
-    """Normalised scores of each part in one number, three ways; None without floors."""
+    """Normalised scores of each part in one number, in three ways; None without floors."""
     parts = [part for part in data.parts if data.in_need(part)]
     if not parts:
         return None
@@ -370,7 +370,7 @@ def _aggregate(
 
 
 def _better(data: StudyData, model: str, part: str) -> tuple[Cell, dict[str, Any]]:
-    """How probably a model beats the others that have all of its settings."""
+    """The probability that a model beats the others that have all of its settings."""
     names = data.begun(model, data.in_need(part))
     tables = {other: data.table(other, names) for other in data.models}
     own = tables.pop(model)

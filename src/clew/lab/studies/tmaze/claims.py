@@ -1,4 +1,4 @@
-"""Success rates of a T-Maze study's folder, and what Figures 5.2 and 5.3 claim of them."""
+"""Success rates of a T-Maze study's folder, and the claims of Figures 5.2 and 5.3."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ from clew.stats import Interval, wilson_interval
 from clew.stats.comparisons import critical_value
 
 GUESSED_DEVIATION = 0.25
-"""Of one seed alone, for planning: half of the seeds remember (1), half guess (0.5)."""
+"""Assumed deviation for a single seed, for planning: half of the seeds remember (1), half guess
+(0.5)."""
 
 
 def corridor_of(setting: str) -> int:
@@ -37,11 +38,11 @@ def scores_of(data: StudyData) -> OneBudget:
     """The rows of a folder, whose scores are success over the last 100K steps of training.
 
     Raises:
-        UserError: if the folder is not of the T-Maze study.
+        UserError: if the folder does not belong to the T-Maze study.
     """
     which = grid.EDITION_OF.get(data.name)
     if which is None or "last" not in data.rows[0]:
-        raise UserError(f"{data.folder} is of {data.name}, not a grid of the T-Maze study")
+        raise UserError(f"{data.folder} belongs to {data.name}, not to a grid of the T-Maze study")
     return one_budget(data, list(grid.models(which)), corridor_of)
 
 
@@ -57,7 +58,7 @@ class RangeClaim:
     text: str
 
     def __call__(self, scores: OneBudget) -> list[Finding]:
-        """The range at every corridor that it is about."""
+        """The comparison with the range at every corridor of the claim."""
         return [self._find(n, scores.scores(self.model, f"corridor-{n}")) for n in self.corridors]
 
     def _find(self, corridor: int, values: Values) -> Finding:
@@ -91,13 +92,13 @@ RANGES = (
 
 @dataclass(frozen=True)
 class OutOfReach:
-    """No agent of these solves a corridor that is longer than its window."""
+    """None of these agents solves a corridor that is longer than its window."""
 
     models: tuple[str, ...]
     window: int
 
     def __call__(self, scores: OneBudget) -> list[Finding]:
-        """How many seeds solve each such corridor: one is enough against the claim."""
+        """How many seeds solve each such corridor: one is enough to refute the claim."""
         longer = [n for n in CORRIDORS if n > self.window]
         known = [model for model in self.models if model in scores.models]
         return [self._find(scores, model, n) for n in longer for model in known or self.models[:1]]
@@ -109,7 +110,7 @@ class OutOfReach:
         record = {"model": model, "corridor": corridor, "solved": solved, "seeds": seeds}
         if not seeds:
             return Finding(what, NOT_RUN, "0", record=record)
-        # As of a mean: the largest share of seeds that so many may all have missed.
+        # As for a mean: the largest share of seeds that this many seeds may all have missed.
         verdict = HELD if (ALPHA / 2) ** (1 / seeds) >= 1 - RARE else UNDECIDED
         verdict = NOT_HELD if solved else verdict
         needed = math.ceil(math.log(ALPHA / 2) / math.log(1 - RARE))
@@ -120,11 +121,11 @@ class OutOfReach:
 
 
 SOLVED, RARE = 0.8, 0.1
-"""Success that solves a corridor; share of seeds that is taken for none."""
+"""Success that solves a corridor; share of seeds that counts as none."""
 
 
 def solves(row: Row) -> bool:
-    """Whether the 95% interval of a training's success in fresh episodes lies above `SOLVED`."""
+    """Whether the 95% interval of a training's success in new episodes lies above `SOLVED`."""
     successes = round(row["mean"] * row["episodes"])
     return wilson_interval(successes, row["episodes"]).low > SOLVED
 
@@ -137,15 +138,15 @@ CLAIMS = (
         OutOfReach(("gtrxl-128", "gtrxl-128-banded", "gtrxl-128-unbanded"), 128),
     ),
 )
-"""The ranges of the two figures, and what the text concludes from the first. The window is the
-actor's; of the published agents the learner sees all of its chunk, so that the banded ones decide
-whether it is the layers that hand the cue on."""
+"""The ranges of the two figures, and the text's conclusion from the first. The window is the
+actor's; the published agents' learner sees all of its chunk, so the banded ones decide whether the
+layers pass the cue on."""
 
 
 def mean_interval(values: Values) -> Interval:
-    """A 95% interval of the mean success over seeds that few and equal seeds do not make narrow.
+    """A 95% interval of the mean success over seeds that is not narrow for few and equal seeds.
 
-    The wider, at each end, of Student's interval and of
+    At each end it is the wider one of Student's interval and of
 
         (1 - q) mean .. (1 - q) mean + q,   q = 1 - 0.025^(1 / n)
 
@@ -162,11 +163,11 @@ def mean_interval(values: Values) -> Interval:
 
 
 def seeds_to_decide(values: Values, low: float, high: float) -> int | None:
-    """Seeds with which this mean and deviation, if they are the true ones, would be decided.
+    """Seeds with which this mean and deviation, if they are true, would be decided.
 
-    The larger of what a one-sample t-test against the nearest edge of the range needs for a power
-    of 0.8 (`seeds_needed`, the other group without spread), and of what `mean_interval`'s second
-    part needs. An edge at 0 or 1 is none.
+    This is the larger of the numbers needed by a one-sample t-test against the nearest edge of the
+    range with a power of 0.8 (`seeds_needed`, the other group without spread), and by the second
+    part of `mean_interval`. An edge at 0 or 1 does not count.
 
     Returns:
         The number, None if the mean is at the edge or the number is above `MOST_SEEDS`.

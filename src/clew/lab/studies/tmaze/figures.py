@@ -1,4 +1,4 @@
-"""The study's figures; what was run is in the title of each."""
+"""The study's figures; each title says what was run."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,7 +23,7 @@ WINDOWS = {
 }
 """By edition, GTrXL-128 whose learner sees the whole chunk, and with one window."""
 _SUCCESS = "success rate"
-_WIDE = 6.0  # half of the width of a range that is reported for one corridor alone
+_WIDE = 6.0  # half the width of a range that is reported for a single corridor
 _LINES = (
     "Thick: mean over seeds; thin: seeds. Each point pools the episodes that ended in a bin of "
     "steps; where none ended, the last value stands."
@@ -31,7 +31,7 @@ _LINES = (
 
 
 def published(scores: OneBudget, number: str, styles: Styles, judged: Sequence[Judged]) -> Chart:
-    """Figure 5.2 or 5.3, a panel for each agent, with what the thesis says of it.
+    """Figure 5.2 or 5.3, a panel for each agent, with the thesis's range for it.
 
     The verdict on the figure's claims is in the title.
     """
@@ -49,7 +49,7 @@ def published(scores: OneBudget, number: str, styles: Styles, judged: Sequence[J
 
 
 def controls(scores: OneBudget, styles: Styles) -> Chart:
-    """Every agent that the thesis does not have, in one panel each."""
+    """A panel for each agent that the thesis does not have."""
     models = [model for model in scores.models if model not in AGENTS]
     return Chart(
         f"{scores.data.slug}-controls",
@@ -114,7 +114,7 @@ def _learning(
 
 
 def lengths(scores: OneBudget, styles: Styles) -> Chart:
-    """Success on longer corridors of agents that were trained on one."""
+    """Success on longer corridors of agents trained on a shorter one."""
     panels = [
         Panel(f"trained on {corridor_of(n)}", partial(_draw_lengths, scores, n, styles))
         for n in scores.settings
@@ -195,7 +195,8 @@ def _draw_lengths(scores: OneBudget, setting: str, styles: Styles, axes: Axes) -
 def further_success(
     rows: Sequence[Row], corridor: int
 ) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
-    """Success of every seed by corridor length: stretched corridors and the own one, and others."""
+    """Success of every seed by corridor length: its own and stretched corridors, and unstretched
+    ones."""
     stretched = {corridor: own_success(rows)}
     plain: dict[int, list[float]] = {}
     for name in rows[0]["further"]:

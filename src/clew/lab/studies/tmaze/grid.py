@@ -1,11 +1,11 @@
 """The T-Maze study of Pramanik (2023), section 5.1, as a grid: `clew study tmaze`.
 
-The thesis gives the architectures (Table A.2), the constants of A2C and the values swept over
-(Table A.1), and not which values won. The learning rates and entropy costs here are those of the
-authors' published configurations, as is the clipping of the gradient.
+The thesis gives the architectures (Table A.2), the constants of A2C and the swept values (Table
+A.1), but not which values won. The learning rates, entropy costs and gradient clipping here are
+those of the authors' published configurations.
 
 The grid has two editions of the six agents of Figures 5.2 and 5.3, each with controls that the
-thesis does not have. "published" is what the authors' code does; "repaired" is what the text means.
+thesis does not have. "published" follows the authors' code; "repaired" follows the text.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ _CODED_RELIT = _LAYERS | {
 _ARELIT = recorded_name("memory", PublishedAReLiT)
 _RELIT = recorded_name("memory", PublishedReLiT)
 _GTRXL = recorded_name("memory", PublishedGTrXL)
-# The band stays: without it the learner is another function than the actor.
+# The band stays: without it learner and actor are different functions.
 _CODED_GTRXL = _LAYERS | {"query_norm": False, "init": "lecun"}
 
 
@@ -88,29 +88,30 @@ PRESETS: dict[str, TrainConfig] = {
         _preset("none", "none", {"hidden_size": 128, "num_layers": 4}, 1e-4, 1e-3),
     )
 }
-"""Name to settings of the T-Maze experiments (section 5.1, Tables A.1 and A.2), as coded."""
+"""Settings of the T-Maze experiments (section 5.1, Tables A.1 and A.2) by name, as coded."""
 
 EDITIONS = ("published", "repaired")
 AGENTS = ("lstm", "gru", "gtrxl-128", "gtrxl-256", "relit", "arelit")
-"""The six of the thesis."""
+"""The six agents of the thesis."""
 CORRIDORS = (120, 140, 160, 180, 200)
-"""Of Figures 5.2 and 5.3 (section 5.1.2)."""
+"""Corridors of Figures 5.2 and 5.3 (section 5.1.2)."""
 LONGER = (160, 200, 400, 1000)
-"""Corridors on which agents of shorter ones are measured."""
+"""Corridors on which agents trained on shorter ones are measured."""
 STEPS, SEEDS = 3_000_000, 2
-"""By default; the thesis has 10M steps and 50 seeds."""
+"""Defaults; the thesis has 10M steps and 50 seeds."""
 LAST_STEPS = 100_000
-"""Steps at the end of training whose episodes are the thesis's success rate (section 5.1.2)."""
+"""Steps at the end of training whose episodes give the thesis's success rate (section 5.1.2)."""
 TIME_LIMIT = 1000
-"""Of an episode, in the authors' code; on corridors longer than a half of it twice their length."""
+"""Time limit of the authors' code; on corridors longer than half of it, twice their length is
+used."""
 
 LEARNING_RATES = (1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
 ENTROPY_COSTS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 SWEEP_STEPS, SWEEP_SEEDS = 5_000_000, 5
-"""Of the search for these two (Table A.1 and appendix A.1)."""
+"""Steps and seeds of the search for these two (Table A.1 and appendix A.1)."""
 
 _WIDEST_CODE = 256
-"""Longest corridor whose positions take the 8 bits that the agents read."""
+"""Longest corridor whose positions fit in the 8 bits that the agents read."""
 _EPISODES = 192
 
 _HALF_WAVE = _LAYERS | {"eta": 4, "r": 3, "frequencies": "half_wave", "chrono": 0}
@@ -127,7 +128,7 @@ _WEIGHTS = {
     "transformer": 2.5,
     "none": 0.1,
 }
-"""Cost of a step in units of an LSTM's, roughly, for the time left."""
+"""Rough cost of a step relative to an LSTM's, for the time left."""
 
 
 def study(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> Study:
@@ -135,9 +136,9 @@ def study(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> S
 
     Args:
         edition: "published": the agents as coded (GTrXL's learner sees all of its chunk, its actor
-            a window; AReLiT's two frequencies are one; ReLiT's gates are joint), time-outs end an
-            episode. "repaired": windows are banded, AReLiT is the library's, ReLiT the thesis's,
-            time-outs are completed with a value.
+            a window; AReLiT's two frequencies coincide; ReLiT's gates are joint), and time-outs
+            terminate an episode. "repaired": windows are banded, AReLiT is the library's, ReLiT the
+            thesis's, and time-outs bootstrap from a value.
         corridors: lengths, at least 2.
 
     Raises:
@@ -162,10 +163,10 @@ def study(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> S
 
 
 def sweep(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> Study:
-    """Table A.1's search: 25 learning rates and entropy costs for each agent of the thesis.
+    """Table A.1's search: 25 pairs of learning rate and entropy cost for each agent of the thesis.
 
-    The 25 are lanes of one program for every agent, corridor and seed. The thesis takes the pair
-    with the best mean success over the last 100K steps, over all corridors and five seeds.
+    The 25 pairs are lanes of one program for every agent, corridor and seed. The thesis takes the
+    pair with the best mean success over the last 100K steps, all corridors and five seeds.
 
     Raises:
         UserError: for another edition, or an impossible corridor.
@@ -184,30 +185,30 @@ def sweep(edition: str = "published", corridors: Sequence[int] = CORRIDORS) -> S
 
 
 def last_success(row: Row) -> float:
-    """Success over the episodes of the last 100K steps, 0 if none ended there."""
+    """Success over the episodes of the last 100K steps; 0 if none ended there."""
     return mean_at_end(row, "success", LAST_STEPS) or 0.0
 
 
 SEARCH = Search(LEARNING_RATES, ENTROPY_COSTS, last_success)
-"""As the thesis chooses: by the mean success over the last 100K steps, over all corridors and
-seeds (appendix A.1)."""
+"""Chosen as in the thesis: by the mean success over the last 100K steps, all corridors and seeds
+(appendix A.1)."""
 
 
 def grid_name(edition: str, *, sweep: bool = False) -> str:
-    """What the grid of an edition, or of its search, is called."""
+    """The name of an edition's grid, or of its search."""
     return f"pramanik/tmaze-{'sweep-' if sweep else ''}{edition}"
 
 
 EDITION_OF = {grid_name(edition): edition for edition in EDITIONS}
-"""By the name of a grid."""
+"""Editions by the name of their grid."""
 SEARCH_EDITION_OF = {grid_name(edition, sweep=True): edition for edition in EDITIONS}
-"""By the name of a search's grid."""
+"""Editions by the name of their search's grid."""
 
 
 def models(edition: str = "published") -> dict[str, TrainConfig]:
     """The agents of an edition by name, the six of the thesis first, then the controls.
 
-    Learning rate and entropy cost of a control are those of the agent that it is a control of.
+    A control has the learning rate and entropy cost of the agent that it controls for.
     """
     coded = {name.removeprefix("pramanik/"): config for name, config in PRESETS.items()}
     # Table A.2 has eta = 4, the authors' configuration 2.
@@ -249,9 +250,9 @@ def models(edition: str = "published") -> dict[str, TrainConfig]:
 def setting(length: int, edition: str = "published") -> Setting:
     """A corridor, and the longer ones on which its agents are measured.
 
-    A longer corridor as it is shows the agent positions that it has never seen, the junction among
-    them, and beyond 256 positions more bits than it can read. "stretched" ones show each position
-    of the agent's own corridor for several places, so that nothing is new but the time.
+    An unstretched longer corridor shows the agent positions that it has never seen, including the
+    junction, and beyond 256 positions more bits than it can read. "stretched" corridors show each
+    position of the agent's own corridor for several steps, so that only the time is new.
     """
     further = {}
     for longer in (n for n in LONGER if n > length):
@@ -289,16 +290,16 @@ class TMazeOptions(GridOptions):
     """Options of `clew study tmaze`."""
 
     edition: str = "published"
-    """published: as the authors' code had it. repaired: as the text means it."""
+    """published: as in the authors' code. repaired: as meant in the text."""
     corridors: str = ""
-    """Only these corridor lengths, separated by commas; empty takes the thesis's five."""
+    """Only these corridor lengths, separated by commas; by default the thesis's five."""
     sweep: bool = False
     """Search for learning rates and entropy costs: 25 pairs, in one program, with 5 seeds of 5M
     steps; --steps and --seeds change it."""
 
 
 def grid(options: TMazeOptions) -> Study:
-    """The grid that some options ask for."""
+    """The grid for these options."""
     corridors = whole_numbers("corridors", options.corridors) or CORRIDORS
     make = sweep if options.sweep else study
     return options.narrow(make(options.edition, corridors))

@@ -1,4 +1,4 @@
-"""ReLiT and AReLiT as Pramanik's (2023) thesis prints them and as the authors' code has them."""
+"""ReLiT and AReLiT as printed in Pramanik's (2023) thesis and as in the authors' code."""
 
 from functools import partial
 from typing import Literal, NamedTuple, Unpack, get_args
@@ -19,17 +19,17 @@ Scale = Literal["derived", "printed", "code"]
 
 
 def printed_waves(r: int) -> Oscillators:
-    """omega_k = 2 pi k / r, k = 0..r, which hold every cosine twice (Algorithm 6, line 11).
+    """omega_k = 2 pi k / r, k = 0..r, which contain every cosine twice (Algorithm 6, line 11).
 
     With the derived scale delta(m, n) = [m = n mod r] + [m = -n mod r] + 2 / r: at r = 1 the layer
-    is an average of gated values, whatever keys and queries are.
+    is an average of gated values, whatever the keys and queries.
     """
     require_at_least("r", r, 1, MOST_PARTS)
     return Oscillators(np.cos(phases(r, np.arange(r + 1))), np.ones(r + 1), 2 / r)
 
 
 def coded_waves(r: int) -> Oscillators:
-    """r values evenly from -pi to pi, as in the authors' published code."""
+    """r evenly spaced values from -pi to pi, as in the authors' published code."""
     require_at_least("r", r, 1, MOST_PARTS)
     # omega_k = pi (2k - (r - 1)) / (r - 1) repeats after 2 (r - 1) steps; r = 1 is omega = -pi.
     multiples = 2 * np.arange(r) - (r - 1) if r > 1 else np.array([-1])
@@ -68,17 +68,17 @@ class PublishedAReLiT(LayerStack):
     """`clew.memory.arelit.AReLiT` with the choices of the thesis and of its code.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         r: number of intervals of the approximation; r + 1 vectors (`code`: r vectors).
         frequencies: "half_wave", "full_wave", "odd_wave", "printed" or "code"; see `coded_waves`.
         scale: "derived", "printed" or "code"; see `ScaledWaves`.
-        tick: "episode" counts from 1 in every episode; "carried" is never reset and starts one
+        tick: "episode" counts from 1 in every episode; "carried" is never reset and starts one step
             later, as in the code; see `ApproximateLinearAttention`.
-        init_per: what of the products for keys, queries, values and gates starts as one orthogonal
-            matrix: the whole "product", as in the code, each "role" (K, Q, V, beta, gamma, p1, p2,
-            p3), or each role of each "head". Smaller matrices have larger weights.
-        options: those of `gated_stack`.
+        init_per: which products for keys, queries, values and gates start as one orthogonal matrix:
+            the whole "product", as in the code, each "role" (K, Q, V, beta, gamma, p1, p2, p3), or
+            each role of each "head". Smaller matrices have larger weights.
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -107,16 +107,16 @@ class PublishedAReLiT(LayerStack):
 
 
 class PublishedReLiT(LayerStack):
-    """`clew.memory.relit.ReLiT` with the choices of the authors' code, which are not the thesis's.
+    """`clew.memory.relit.ReLiT` with the choices of the authors' code that differ from the thesis.
 
     Args:
-        input_size: numbers in one observation.
+        input_size: size of an observation.
         key: random key for the weights.
         decay: "separate", (1 - beta) (x) (1 - gamma), or "joint", 1 - beta (x) gamma.
         query: "single", or "double" for one more product on the query's path.
         embedding_relu: whether the embedding ends in a relu.
-        init_per: as of `PublishedAReLiT`; the code has "head".
-        options: those of `gated_stack`.
+        init_per: as in `PublishedAReLiT`; the code has "head".
+        options: passed to `gated_stack`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.
@@ -138,7 +138,7 @@ class PublishedReLiT(LayerStack):
         if options.get("backend") == "chunkwise" and decay == "joint":
             raise UserError(
                 "backend='chunkwise' needs decay='separate': products of 1 - beta (x) gamma over "
-                "time are no outer products; 'associative' is the parallel form for decay='joint'"
+                "time are not outer products; 'associative' is the parallel form for decay='joint'"
             )
         attention = partial(GatedLinearAttention, decay_of=decay)
         made = gated_stack(input_size, key, attention, init_per=init_per, query=query, **options)

@@ -79,7 +79,8 @@ SEARCH = SearchReport(
 
 
 def _steady(rows: Sequence[Row]) -> dict[str, Any]:
-    """Further numbers of a cell: who reached the junction, and success in fresh episodes."""
+    """Further numbers of a cell: the share that reached the junction, and success in new
+    episodes."""
     return {
         "junction": float(np.mean([row["last"]["junction"] for row in rows])),
         "steps": rows[0]["steps"],
