@@ -39,7 +39,7 @@ test: $(INSTALLED)  ## run the fast tests
 test-slow: $(INSTALLED)  ## run every test, including those that train for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
 
-test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's) in MINUTES=5
+test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's); none begins after MINUTES (9)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --slow-tenth $(TENTH) --slow-minutes $(MINUTES) $(PYTEST_ARGS)
 
 test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and run the tests on clusters of two nodes
