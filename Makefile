@@ -1,5 +1,5 @@
-# Every common task of clew. Needs make and a Python 3.11, 3.12 or 3.13; `make` lists the tasks.
-# Make's own variables can be given: make test PYTEST_ARGS="-k lstm", make venv PYTHON=python3.12
+# All common tasks of clew. Needs make and Python 3.11, 3.12 or 3.13; `make` lists the tasks.
+# Variables can be set: make test PYTEST_ARGS="-k lstm", make venv PYTHON=python3.12
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ BENCH_ARGS ?=
 FAULTS_ARGS ?=
 CONFORMANCE_ARGS ?= --output results/conformance
 
-# Bytecode is kept, whatever the shell says: each interpreter that a test starts would compile clew.
+# Always keep bytecode: otherwise each interpreter that a test starts would compile clew again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -22,27 +22,27 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do so by themselves)
+venv: $(INSTALLED)  ## build .venv from the lock file (the other tasks do this automatically)
 	@echo "$(VENV) is up to date; clew is $(BIN)/clew"
 
 $(INSTALLED): requirements.lock pyproject.toml tools/make_venv.sh tools/bsuite.lock
 	@PYTHON="$(PYTHON)" sh tools/make_venv.sh $(VENV)
 	@touch $@
 
-demo: $(INSTALLED)  ## train AReLiT and a memoryless control on a short T-Maze and draw both
+demo: $(INSTALLED)  ## train AReLiT and a memoryless control on a short T-Maze and plot both
 	@$(BIN)/clew demo
 
-# One worker more, as some tests wait for processes that they have started.
+# One more worker, because some tests wait for processes that they have started.
 test: $(INSTALLED)  ## run the fast tests
 	@$(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal $(PYTEST_ARGS)
 
-test-slow: $(INSTALLED)  ## run every test, also those that learn for minutes
+test-slow: $(INSTALLED)  ## run every test, including those that train for minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --slow $(PYTEST_ARGS)
 
-test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's) in MINUTES=5
+test-slow-tenth: $(INSTALLED)  ## run a tenth of the slow tests (TENTH=0 to 9, by default the commit's); none begins after MINUTES (9)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --slow-tenth $(TENTH) --slow-minutes $(MINUTES) $(PYTEST_ARGS)
 
-test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and work on clusters of two nodes
+test-ray: $(INSTALLED)  ## install Ray (270 MB) into .venv and run the tests on clusters of two nodes
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/ray.lock
 	@$(BIN)/python -m pytest --slow tests/lab/test_study_ray.py tests/run/test_async_ray.py $(PYTEST_ARGS)
 
@@ -54,7 +54,7 @@ test-onnx: $(INSTALLED)  ## install ONNX Runtime (110 MB) into .venv and compare
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/onnx.lock
 	@$(BIN)/python -m pytest tests/deploy $(PYTEST_ARGS)
 
-test-jaxenvs: $(VENV)-jaxenvs/.installed  ## install five packages of environments in JAX (1 GB) and compare them with ours
+test-jaxenvs: $(VENV)-jaxenvs/.installed  ## install five packages of JAX environments (1 GB) and compare them with clew's form of them
 	@PYTHONPATH=src:tests $(VENV)-jaxenvs/bin/python -m pytest --slow tests/bridges/test_gymnax_real.py tests/bridges/test_jax_packages_real.py $(PYTEST_ARGS)
 
 $(VENV)-jaxenvs/.installed: tools/jaxenvs.lock | $(INSTALLED)
@@ -63,24 +63,24 @@ $(VENV)-jaxenvs/.installed: tools/jaxenvs.lock | $(INSTALLED)
 	@$(VENV)-jaxenvs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-lint: $(INSTALLED)  ## check style, types and that no code is unused
+lint: $(INSTALLED)  ## check style and types, and find unused code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright --warnings
 	@$(BIN)/vulture
 
-format: $(INSTALLED)  ## mend what of the style can be mended by itself
+format: $(INSTALLED)  ## fix style errors that can be fixed automatically
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(INSTALLED)  ## build the documentation into site/, warnings are errors
+docs: $(INSTALLED)  ## build the documentation into site/; warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Built site/index.html"
 
 faults: $(INSTALLED)  ## inject faults into runs for an hour (FAULTS_ARGS="--minutes 5") and count what is lost
 	@PYTHONPATH=tests $(BIN)/python -m faults $(FAULTS_ARGS)
 
-bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for a machine)
+bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for JSON)
 	@$(BIN)/clew bench $(BENCH_ARGS)
 
 bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in PyTorch (about 5 minutes)
@@ -94,15 +94,15 @@ bench-peers: $(INSTALLED) $(VENV)-peers/.installed  ## compare with other librar
 $(VENV)-peers/.installed: tools/peers.lock tools/make_peers.sh
 	@sh tools/make_peers.sh $(VENV)-peers $(BIN)/python
 
-conformance: $(VENV)-conformance/.installed  ## try other libraries' memories by the laws (about 40 minutes)
+conformance: $(VENV)-conformance/.installed  ## test other libraries' memories against the laws (about 40 minutes)
 	@PYTHONPATH=src $(VENV)-conformance/bin/python -m benchmarks.conformance $(CONFORMANCE_ARGS)
 
 $(VENV)-conformance/.installed: tools/peers.lock tools/conformance.lock tools/make_peers.sh tools/make_conformance.sh | $(INSTALLED)
 	@sh tools/make_conformance.sh $(VENV)-conformance $(BIN)/python
 
-lock: $(INSTALLED)  ## renew requirements.lock: the newest versions, their hashes
+lock: $(INSTALLED)  ## update requirements.lock to the newest versions, with hashes
 	@$(BIN)/python tools/lock.py
 
-clean:  ## remove what these tasks made, but no runs
+clean:  ## remove everything that these tasks made, except runs
 	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers $(VENV)-conformance $(VENV)-jaxenvs site dist build .pytest_cache .ruff_cache .jax_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

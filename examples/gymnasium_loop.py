@@ -1,8 +1,8 @@
-"""A2C on a Gymnasium vector environment, in a training loop of one's own.
+"""A2C on a Gymnasium vector environment, in your own training loop.
 
-Everything about memory is clew's, the loop is not: environments step in Python and may be any that
-Gymnasium has. What is easily got wrong is marked with a comment: when the memory starts again, and
-which transitions are none.
+Everything about memory is clew's, but the loop is not: environments step in Python and may be any
+Gymnasium environments. Comments mark the two common mistakes: when the memory is reset, and which
+steps are not transitions.
 
     python examples/gymnasium_loop.py
 """
@@ -26,7 +26,7 @@ SETTINGS = clew.A2CConfig(num_envs=8, rollout_length=32, learning_rate=3e-3)
 
 
 class Seen(NamedTuple):
-    """What the next step of the loop begins with."""
+    """The inputs of the next step of the loop."""
 
     observation: np.ndarray
     start: np.ndarray
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 @eqx.filter_jit
 def act(agent: Agent, seen: Seen) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Reads one observation of every environment and draws an action for each."""
+    """Reads one observation of every environment and samples an action for each."""
     observation, start = jnp.asarray(seen.observation), jnp.asarray(seen.start)
     memory, outputs = jax.vmap(agent.step)(seen.memory, observation, start)
     logits, value = outputs.logits, outputs.value
@@ -53,7 +53,7 @@ def rollout(
     """Steps all environments `rollout_length` times.
 
     Returns:
-        What the learner needs, what the next rollout begins with, and for every episode that
+        The rollout for the learner, the inputs of the next rollout, and for every episode that
         ended whether it was a success.
     """
     state0 = seen.memory  # before the first observation, not after it
@@ -65,7 +65,7 @@ def rollout(
         ended = terminated | truncated
         successes += [bool(s) for s in info["success"][ended & ~seen.last]]
         # Gymnasium (from 1.0) shows the final observation first. The step after it ignores its
-        # action and opens the next episode: that observation starts, and that step is none.
+        # action and opens the next episode: that observation is a start, that step no transition.
         seen = Seen(observation, seen.last, ended & ~seen.last, memory, key)
     befores, actions, rewards, terminations, log_probs, values = zip(*rows, strict=True)
     flow = [*befores, seen]
@@ -85,7 +85,7 @@ def rollout(
 
 
 def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
-    """Trains, and returns the share of successes during each twenty updates."""
+    """Trains, and returns the fraction of successes in each twenty updates."""
     envs = gymnasium.make_vec(
         TASK, num_envs=SETTINGS.num_envs, vectorization_mode="sync", corridor_length=corridor_length
     )
@@ -105,7 +105,7 @@ def main(updates: int = 200, corridor_length: int = 4) -> list[float]:
         steps, seen, successes = rollout(envs, agent, seen)
         recent += successes
         agent, learner_state, _ = update(agent, learner_state, steps, learn_key)
-        # What the memory keeps ready (keys and values) was made with the old parameters.
+        # The memory's cache (keys and values) was computed with the old parameters.
         seen = seen._replace(memory=refresh_all(agent, seen.memory, batch))
         if i % 20 == 0:
             shares.append(float(np.mean(recent)) if recent else 0.0)

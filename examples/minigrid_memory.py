@@ -1,9 +1,9 @@
-"""MiniGrid's MemoryS7 with every cell one-hot: pip install minigrid, then from this folder
+"""MiniGrid's MemoryS7 with one-hot cells: pip install minigrid, then from this folder
 
     clew train --env minigrid_memory:make --memory lstm --steps 1000000
 
-As it comes, a cell is three numbers such as 5 for a key and 6 for a ball, which a network tells
-apart with difficulty. What was measured, and with which settings: results/gymnasium-tasks.
+In the original, a cell is three numbers such as 5 for a key and 6 for a ball, which are hard for a
+network to distinguish. results/gymnasium-tasks has the measurements and their settings.
 """
 
 from typing import Any

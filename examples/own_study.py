@@ -1,6 +1,6 @@
 """A study of your own: does a second layer help an LSTM to remember for longer?
 
-python examples/own_study.py       kill it and start it again: it goes on where it was
+python examples/own_study.py       kill it and start it again: it continues where it stopped
 """
 
 from clew import A2CConfig, TrainConfig

@@ -5,7 +5,7 @@
     python play_export.py EXPORT --way onnx       # and onnxruntime
     python play_export.py RUN --way clew          # the run itself, for comparison
 
-Every way plays the same episodes. The actions' digest and the returns are those of all others.
+Every way plays the same episodes, with the same returns and the same digest of actions.
 """
 
 import argparse
@@ -28,7 +28,7 @@ Act = Callable[[np.ndarray, bool], int]
 
 
 def with_numpy(export: Path) -> Act:
-    """By the export's own runner."""
+    """With the export's own runner."""
     spec = importlib.util.spec_from_file_location("runner", export / "runner.py")
     assert spec and spec.loader
     runner = importlib.util.module_from_spec(spec)
@@ -38,7 +38,7 @@ def with_numpy(export: Path) -> Act:
 
 
 def with_onnx(export: Path) -> Act:
-    """By ONNX Runtime; what is named state/X goes in, and next_state/X comes out."""
+    """With ONNX Runtime: state/X are inputs, and next_state/X are outputs."""
     import onnxruntime  # pyright: ignore # optional: onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -75,7 +75,7 @@ extern "C" int act(const float* observation, bool start) {
 
 
 def with_cpp(export: Path) -> Act:
-    """By the header, compiled into a library; its time has that of ctypes in it, a microsecond."""
+    """With the header, compiled into a library; times include ctypes, about a microsecond."""
     folder = Path(tempfile.mkdtemp())
     (folder / "shim.cpp").write_text(SHIM)
     command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", f"-I{export}", "shim.cpp"]
@@ -86,7 +86,7 @@ def with_cpp(export: Path) -> Act:
 
 
 def with_clew(run: Path) -> Act:
-    """By JAX."""
+    """With clew, in JAX."""
     import clew  # optional: clew
 
     policy = clew.load_policy(run)
@@ -97,7 +97,7 @@ WAYS = {"numpy": with_numpy, "onnx": with_onnx, "cpp": with_cpp, "clew": with_cl
 
 
 def play(act: Act, episodes: int) -> dict[str, Any]:
-    """Returns, a digest of all actions, and the time of a decision in microseconds."""
+    """Returns, a digest of all actions, and the time per decision in microseconds."""
     env, returns, actions, seconds = gymnasium.make("CartPole-v1"), [], [], []
     for seed in range(episodes):
         (observation, _), start, total, ended = env.reset(seed=seed), True, 0.0, False

@@ -61,9 +61,11 @@ def test_a_ranking_names_who_is_told_apart_or_who_is_not(output: Callable[..., s
     apart = "Not told apart from gru: elman. Not told apart from none: s5."
     assert advice.ranking(measure) == f"{means} {apart}"
     near = [one._replace(from_highest="no", from_none="no") for one in measure]
-    apart = "Told apart from gru: nobody. Told apart from none: nobody."
+    apart = "No memory is told apart from gru. No memory is told apart from none."
     assert advice.ranking(near) == f"{means} {apart}"
     assert advice.ranking([score]) == "return, 3 seeds: gru 1.00."
+    few = "return, 2 to 3 seeds: gru, lstm 1.00; none -1.00; 2 others not listed."
+    assert advice.ranking(measure, best=1) == few
     said = " ".join(output("advise", "--need", "counts").split())
     assert "scores: return in POPGym's easy CountRecall, by PPO, 3 seeds: rg_lru -0.19;" in said
     (need,) = json.loads(output("advise", "--need", "counts", "--json"))["needs"]

@@ -134,27 +134,36 @@ def measures_of(need: Need) -> list[list[Score]]:
     return [[score for score in found if score.measured == name] for name in names]
 
 
-def ranking(measure: list[Score]) -> str:
+def ranking(measure: list[Score], best: int | None = None) -> str:
     """The means of one measure, and which are told apart from the highest and from no memory.
 
     The smaller of the two groups is named; memories whose printed mean equals the highest, or that
     of no memory, are left out.
+
+    Args:
+        measure: the scores, highest first.
+        best: how many of the highest are named, beside `USUAL`; None for all.
     """
+    shown = [s for i, s in enumerate(measure) if best is None or i < best or s.memory in USUAL]
     groups: dict[str, list[str]] = {}
-    for score in measure:
+    for score in shown:
         groups.setdefault(f"{score.mean:.2f}", []).append(score.memory)
     ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in groups.items())
+    others = len(measure) - len(shown)
+    ranks += f"; {others} others not listed" if others else ""
     said = [f"{measure[0].measured}, {_seeds(measure)} seeds: {ranks}."]
-    found = {measure[0].memory: {score.memory: score.from_highest for score in measure}}
-    found["none"] = {score.memory: score.from_none for score in measure}
+    found = {measure[0].memory: {score.memory: score.from_highest for score in shown}}
+    found["none"] = {score.memory: score.from_none for score in shown}
     for other, answers in found.items():
         same = next((group for group in groups.values() if other in group), [])
         apart = [name for name, answer in answers.items() if answer == "yes"]
         near = [name for name, answer in answers.items() if answer == "no" and name not in same]
         if near and len(near) <= len(apart):
             said.append(f"Not told apart from {other}: {', '.join(near)}.")
+        elif near and apart:
+            said.append(f"Told apart from {other}: {', '.join(apart)}.")
         elif near:
-            said.append(f"Told apart from {other}: {', '.join(apart) or 'nobody'}.")
+            said.append(f"No memory is told apart from {other}.")
     return " ".join(said)
 
 
