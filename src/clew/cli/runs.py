@@ -12,7 +12,7 @@ from clew.names import is_reference
 from clew.output import say
 from clew.run import json_lines
 
-ABOUT = "Lists the runs of a folder, how far they are and what they reached."
+ABOUT = "Lists the runs of a folder with their progress and scores."
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RunsCommand:
     """Options of `clew runs`."""
 
     run_dir: str = "runs"
-    """Folder that holds the folders of runs."""
+    """Folder that holds the runs."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -31,7 +31,7 @@ def main(args: list[str]) -> int:
     folder = Path(command.run_dir)
     if not folder.is_dir():
         raise UserError(
-            f"there is no folder {folder}; clew train makes it, --run-dir names another"
+            f"there is no folder {folder}; clew train makes it, and --run-dir names another"
         )
     paths = [path for path in sorted(folder.iterdir()) if (path / "config.json").exists()]
     found = [run for run in map(_describe, paths) if run is not None]
@@ -57,10 +57,10 @@ def main(args: list[str]) -> int:
 
 
 def _describe(path: Path) -> dict[str, Any] | None:
-    """A run by its settings and its newest row of metrics; JAX is not needed for that."""
+    """A run's settings and its newest row of metrics, read without JAX."""
     try:
         config = read_json(path / "config.json")["config"]
-        # The first runs had one algorithm and did not name it.
+        # The first runs did not name their algorithm, since there was only one.
         algorithm = config.get("algorithm", "a2c")
         learning = config["learner_options" if is_reference(algorithm) else algorithm]
         per_update = learning["num_envs"] * learning["rollout_length"]
