@@ -594,7 +594,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "unknown checkpoint '99'",
     ),
     "metrics of nothing": (lambda: clew.read_metrics("nowhere"), "nowhere"),
-    "metrics of many runs": (lambda: clew.read_metrics("runs"), "is no run: it has no metrics"),
+    "metrics of many runs": (lambda: clew.read_metrics("runs"), "is not a run: it has no metrics"),
     "metrics of None": (lambda: clew.read_metrics(None), "path"),
     # A policy.
     "an observation of another shape": (lambda: policy(np.zeros(3), start=True), "shape"),
@@ -739,7 +739,7 @@ def test_a_run_without_checkpoints_says_that_it_begins_anew() -> None:
     watch = Watch()
     with pytest.raises(Accepted):
         clew.resume_run("rows", progress=watch)
-    assert "it begins anew, without its rows up to update 10" in watch.messages[-1]
+    assert "it starts anew, without its rows up to update 10" in watch.messages[-1]
 
 
 def test_runs_are_listed_beside_damaged_ones(folders: Path, capsys: pytest.CaptureFixture) -> None:

@@ -161,7 +161,7 @@ def test_what_is_known_of_a_task(output: Callable[..., str]) -> None:
     own = (
         "compare --memories arelit rwkv7 gru none --env memory_chain --env-options memory_length=3"
     )
-    assert own in said and "by a2c, 5 seeds of 500,000 steps" in said
+    assert own in said and "with a2c: 5 seeds of 500,000 steps" in said
     assert len(json.loads(output("advise", "--json"))["needs"]) == len(advice.needs())
 
 

@@ -152,7 +152,7 @@ def test_every_command_on_a_run_takes_it(
 def test_a_run_without_one_says_so(trained: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(trained, tmp_path / "copy"))
     (copy / "checkpoints" / checkpoint.BEST).unlink()
-    with pytest.raises(UserError, match="no best agent: one is kept from the first checkpoint"):
+    with pytest.raises(UserError, match="no best agent yet: it is kept from the first checkpoint"):
         load_agent(copy, 0, "best")
 
 

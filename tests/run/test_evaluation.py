@@ -346,7 +346,7 @@ def test_what_has_no_use_is_said(tmp_path: Path) -> None:
     watch = Watch()
     config = short_config(tmp_path, "never", evaluate_every=STEPS + 1, steps=STEPS_PER_UPDATE)
     clew.train(config, progress=watch)
-    assert any("no evaluation within this run, and so no best" in line for line in watch.messages)
+    assert any("no evaluation in this run, and so no best" in line for line in watch.messages)
     clew.train(
         short_config(tmp_path, "off", evaluate_episodes=9, steps=STEPS_PER_UPDATE), progress=watch
     )

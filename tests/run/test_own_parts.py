@@ -163,7 +163,7 @@ def test_a_metric_of_the_task_with_a_name_of_the_rows_is_refused(name: str) -> N
     """Its mean would be another's, and rows without a number of steps are no rows."""
     config = clew.TrainConfig(env=Cue, algorithm=Halved)
     refuse_taken_names(config, ("success", "return", "length"))
-    with pytest.raises(UserError, match=f"own_parts:Cue has a metric '{name}', .* otherwise"):
+    with pytest.raises(UserError, match=f"own_parts:Cue has a metric '{name}', .* rename it"):
         refuse_taken_names(config, ("success", name))
 
 

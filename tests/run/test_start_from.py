@@ -167,7 +167,7 @@ def test_agents_of_a_study_begin_with_one(source, tmp_path):
     ):
         np.testing.assert_array_equal(found, np.stack([expected] * 2))
     config = small_config(tmp_path, start_from=str(source))
-    with pytest.raises(UserError, match="run of 2 seeds .* in a study or sweep one agent"):
+    with pytest.raises(UserError, match="run with 2 seeds .* in a study or sweep all agents"):
         init_lanes(make_parts(config), [Lane(config), Lane(config)])
 
 
