@@ -95,7 +95,7 @@ def test_one_seed_begins_several(tmp_path):
 
 def test_other_numbers_of_seeds_are_refused(source, tmp_path):
     config = small_config(tmp_path, start_from=str(source), seeds=3, steps=STEPS)
-    with pytest.raises(UserError, match="run of 2 seeds .*, for a run of 3: .* 1, or as many"):
+    with pytest.raises(UserError, match="run with 2 seeds .* for a run with 3: .* 1, or as"):
         clew.train(config, progress=Watch())
 
 
