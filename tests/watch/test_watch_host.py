@@ -162,7 +162,7 @@ def test_the_tasks_own_rewards_are_reported_beside_those_learned_from() -> None:
     "draws, says",
     [
         (False, "no brush; pip install"),
-        ("words", r"its render gives 'step', expected an array \[height"),
+        ("words", r"its render returns 'step', expected an array \[height"),
         ("nothing", "it has no render"),
     ],
 )
