@@ -324,7 +324,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
                 break
     with pytest.raises(runner.PolicyError, match="previous reward"):
         files(env.reset(seed=0)[0])
-    with pytest.raises(UserError, match="is an export, which has one policy and greedy actions"):
+    with pytest.raises(UserError, match="is an export, which has one policy with greedy actions"):
         clew.load_policy(folder, greedy=False)
     with pytest.raises(UserError, match=r"plays one environment; for 3 .*runner\.Model"):
         clew.load_policy(folder, num_envs=3)
@@ -403,5 +403,5 @@ def test_an_agent_of_no_run(tmp_path: Path) -> None:
     assert again.manifest == found.manifest
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("keep me")
-    with pytest.raises(UserError, match="already exists and is not of an export"):
+    with pytest.raises(UserError, match="already exists and is not from an export"):
         export_agent(agent, space, spaces.Discrete(3), tmp_path / "other")
