@@ -172,7 +172,7 @@ def test_what_no_export_has_is_named() -> None:
         export_of(lambda x: jax.lax.while_loop(lambda y: y[0] < 5, lambda y: y + 1, x))
     with pytest.raises(UserError, match="bfloat16; exports support .*network.precision=float32"):
         export_of(lambda x: x.astype(jnp.bfloat16))
-    with pytest.raises(UserError, match="a scan of 5000 steps"):
+    with pytest.raises(UserError, match="a scan has 5000 steps"):
         export_of(lambda x: jax.lax.scan(lambda c, _: (c * x, None), x, None, 5000)[0])
 
 

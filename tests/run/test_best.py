@@ -94,7 +94,7 @@ def test_each_seed_keeps_its_own_and_the_newest_of_equals(tmp_path: Path) -> Non
 def test_a_file_without_scores_is_refused(tmp_path: Path, seeds: Any) -> None:
     meta = {"update": 1, **IDENTITY.meta()} | ({} if seeds is None else {"seeds": seeds})
     checkpoint.save_best(tmp_path, {"/seed/agent/weight": np.zeros(2)}, meta, {})
-    with pytest.raises(CheckpointError, match="no score for each of the run's 2 seeds"):
+    with pytest.raises(CheckpointError, match="lacks a score for each of the run's 2 seeds"):
         Best(2).load(tmp_path, IDENTITY)
 
 

@@ -362,7 +362,7 @@ def test_studies_and_sweeps_have_evaluations_of_their_own() -> None:
 
 
 def test_a_metric_of_the_task_is_not_called_so() -> None:
-    with pytest.raises(UserError, match="has a metric 'evaluation.return', which rows"):
+    with pytest.raises(UserError, match="has a metric 'evaluation.return', a name that rows"):
         metrics.refuse_taken_names(clew.TrainConfig(), ["evaluation.return"])
 
 
