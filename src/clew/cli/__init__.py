@@ -34,7 +34,7 @@ COMMANDS = {
     "export": "write a run's policy as files that run without JAX, or verify such files",
     "sweep": "search settings of clew train, and compare the best with the default on fresh seeds",
     "study": "run a published study's grid of models, settings and seeds, or resume it",
-    "report": "make a page of studies: tables, figures, tests and claims beside the published ones",
+    "report": "make a page of studies: scores beside the published ones, figures, tests and claims",
     "watch": "make a video of an episode with the value, the policy and what the agent remembers",
     "inspect": "show what an agent remembers: influence of the past, memory length, probes",
     "runs": "list the runs of a folder",

@@ -15,9 +15,9 @@ class PlayOptions:
     """Options of a command that plays with trained agents."""
 
     checkpoint: str = ""
-    """The checkpoint: its file name, the number of its update, or best, which takes the agent of
-    every seed at the highest mean return over 100 training episodes. By default the newest that is
-    not damaged."""
+    """The checkpoint: its file name, the number of its update, or best, which takes for every seed
+    the agent with the highest mean return, in an evaluation or else over 100 training episodes. By
+    default the newest that is not damaged."""
     seed: int = 0
     """Seed of the episodes and of sampled actions."""
     trust: bool = False
