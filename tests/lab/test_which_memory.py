@@ -64,7 +64,8 @@ def test_a_ranking_names_who_is_told_apart_or_who_is_not(output: Callable[..., s
     apart = "No memory is told apart from gru. No memory is told apart from none."
     assert advice.ranking(near) == f"{means} {apart}"
     assert advice.ranking([score]) == "return, 3 seeds: gru 1.00."
-    few = "return, 2 to 3 seeds: gru, lstm 1.00; none -1.00; 2 others not listed."
+    few = "return, 2 to 3 seeds: gru, lstm 1.00; none -1.00; 2 others not listed. "
+    few += "2 of 4 others are told apart from gru. 3 of 4 others are told apart from none."
     assert advice.ranking(measure, best=1) == few
     said = " ".join(output("advise", "--need", "counts").split())
     assert "scores: return in POPGym's easy CountRecall, by PPO, 3 seeds: rg_lru -0.19;" in said

@@ -37,6 +37,9 @@ EPISODES, LONGEST, FIRST, PATIENCE = 16, 5_000, 200, 300.0
 a first limit of steps, and the most seconds that the longer limit may be expected to take."""
 READ = {"a2c": 256, "ppo": 512}
 """Most steps that gradients reach back in commands for needs with long delays."""
+BEST = 5
+"""Number of memories whose scores are printed, from the highest; the page on memories has all."""
+
 LIMIT = 1_000
 """Time limit in commands for tasks whose episodes do not end."""
 OWN = ("--need", "--json", "--no-json")
@@ -147,11 +150,8 @@ class AskedTask:
         for one, command in near:
             print(_tried_text(f"{one.name}, a similar task, was tried", one, command))
         for need in needs:
-            print(_text(need))
-            if not very:
-                print(f"  your task: {self._for([need])}")
-                print(self._too_far(need), end="")
-            print()
+            own = f"  your task: {self._for([need])}{self._too_far(need)}"
+            print(f"{_text(need, '' if very else own)}\n")
         together = self._for(needs)
         if len(needs) > 1:
             print(f"All of them: {together or 'not in one command, since their options differ'}\n")
@@ -237,8 +237,8 @@ class AskedTask:
         if not need.far or longest <= most:
             return ""
         return (
-            f"  reach:     gradients go back {most:,} steps there, and episodes have up to "
-            f"{longest:,}:\n             holding something for longer is not learned\n"
+            f"\n  reach:     gradients go back {most:,} steps there, and episodes have up to "
+            f"{longest:,}:\n             holding something for longer is not learned"
         )
 
     def _command(
@@ -392,19 +392,26 @@ def _json(need: Need) -> dict[str, Any]:
     return need._asdict() | {"scores": scores}
 
 
-def _text(need: Need) -> str:
-    """A need with its evidence."""
+def _text(need: Need, own: str = "") -> str:
+    """A need with its evidence, of the scores the `BEST` highest.
+
+    Args:
+        need: which.
+        own: lines on the user's own task, if it is known.
+    """
+    folders = ", ".join(f"results/{folder}" for folder in need.evidence)
     lines = [
         _said("", f"{need.title} ({need.asks})"),
         _said("  take:      ", need.advice),
-        *(_said("  scores:    ", advice.ranking(one)) for one in advice.measures_of(need)),
+        own,
+        *(_said("  scores:    ", advice.ranking(one, BEST)) for one in advice.measures_of(need)),
         _said("  why:       ", need.why),
-        *([_said("  made by:   ", need.made)] if need.made else []),
         _said("  limits:    ", need.limits),
-        *(f"  rows:      results/{folder}/README.md" for folder in need.evidence),
+        _said("  made by:   ", need.made),
+        _said("  rows:      ", folders),
         f"  example:   {need.command}",
     ]
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 def _tried_text(title: str, one: Tried, command: str) -> str:
@@ -419,8 +426,16 @@ def _tried_text(title: str, one: Tried, command: str) -> str:
 
 
 def _said(label: str, sentences: str) -> str:
-    """Sentences after their label, wrapped at 100 characters."""
-    return textwrap.fill(sentences, 100, initial_indent=label, subsequent_indent=" " * len(label))
+    """Sentences after their label, wrapped at 100 characters; nothing without any."""
+    if not sentences:
+        return ""
+    return textwrap.fill(
+        sentences,
+        100,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_on_hyphens=False,
+    )
 
 
 def _list_needs() -> None:
