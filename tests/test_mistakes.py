@@ -56,7 +56,7 @@ COMMANDS = {
     "train --algorithm": "--algorithm needs a value",
     "train --resume=": "--resume needs a value",
     "train --memory-options r=1 --memory_options eta=2": "--memory-options is given twice",
-    "compare --memories gru --memories=lstm": "--memories is given twice; it takes all of its",
+    "compare --memories gru --memories=lstm": "--memories is given twice; give all of its",
     "train --preset": "--preset needs a value",
     # Names of other libraries.
     "train --ent-coef 0.01": "unknown option '--ent-coef': clew calls it --a2c.entropy-cost.",
@@ -101,7 +101,7 @@ COMMANDS = {
     "train --n-eval-episodes 9": "clew calls it --evaluate-episodes.",
     "train --device cuda": "'--device': JAX chooses it, or the environment variable JAX_PLATFORMS",
     "train --patience 3": "'--patience': a callback that returns True ends a run",
-    "train --use-sde": "clew calls it --network.noise-steps (how long noise is kept;",
+    "train --use-sde": "clew calls it --network.noise-steps (how many steps noise is kept;",
     "train --verbose 1": "'--verbose': progress is on standard error",
     "train --train-freq 4": "clew calls it --a2c.rollout-length (steps of every environment",
     "train --algorithm sac --train-freq 4": "clew calls it --sac.rollout-length (",
@@ -111,7 +111,7 @@ COMMANDS = {
     "train --algorithm ppo --seq-len 8": "clew calls it --ppo.sequence-length.",
     "train --num-layers 2": "clew calls it --memory-options (num_layers=2).",
     "train --progress-bar": "'--progress-bar': progress is on standard error",
-    "train --reset-num-timesteps": "clew train --resume (clew.resume_run) goes on",
+    "train --reset-num-timesteps": "clew train --resume (clew.resume_run) continues",
     "train --lambda_ 0.9": "clew calls it --a2c.lam.",
     "train --clip-param 0.2": "clew calls it --ppo.clip-ratio, which a2c does not have",
     "train --algorithm ppo --max-seq-len 8": "clew calls it --ppo.sequence-length.",
@@ -278,7 +278,7 @@ COMMANDS = {
     "train --network.encoder json:JSONDecoder": "json:JSONDecoder is not an encoder",
     # Presets and resuming.
     "train --preset pramanik/areli": "did you mean 'pramanik/arelit'",
-    "train --preset a --resume b": "give one of them",
+    "train --preset a --resume b": "give only one of them",
     "train --resume a --name b": "--resume continues a run under its own name: leave out --name",
     "train --trust": "--trust is for the run of --resume or --start-from",
     "train --resume": "--resume needs a value",
@@ -350,9 +350,9 @@ COMMANDS = {
     "models lstmm": "did you mean 'lstm'",
     "models --options a=1": "--options needs the NAME",
     "models --layout": "--layout needs the NAME",
-    "models gru --study makkink": "--study shows its agents as they are: leave out all but --json",
-    "models --study makkink --input-size 3": "leave out all but --json",
-    "train --memory gru lstm": "for several: clew compare --memories gru lstm",
+    "models gru --study makkink": "--study takes no other option than --json: leave out the rest",
+    "models --study makkink --input-size 3": "no other option than --json",
+    "train --memory gru lstm": "for several, use clew compare --memories gru lstm",
     "compare --memories gru": "give two or more different memories",
     "compare --memories gru gru": "give two or more different memories",
     "compare --memories gru lstmm": "did you mean 'lstm'",
@@ -367,7 +367,7 @@ COMMANDS = {
     "models nowhere:A": "there is no module nowhere",
     "envs tmace": "did you mean 'tmaze'",
     "envs nowhere:A": "there is no module nowhere",
-    "envs --env-options a=1": "of which task are the options?",
+    "envs --env-options a=1": "which task do the options belong to?",
     "check lstmm": "did you mean 'lstm'",
     "check --options hidden_size=8": "--options needs the NAME",
     "check nowhere:memory": "cannot import 'nowhere'",
@@ -385,7 +385,7 @@ COMMANDS = {
     "cost --input-size 0": "input_size must be an integer of at least 1",
     "bench --memories lstmm": "did you mean 'lstm'",
     "bench --repeats 0": "repeats must be an integer of at least 1",
-    "bench --quick --repeats 9": "--quick has repeats of its own: leave out --repeats",
+    "bench --quick --repeats 9": "--quick sets the repeats itself: leave out --repeats",
     "bench --peers": "--peers",
     "demo --seeds 0": "seeds must be an integer of at least 1",
     "demo --episodes 0": "episodes must be an integer of at least 1",
@@ -510,7 +510,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "steps as a float": (lambda: validated(steps=1e6), "steps must be an integer"),
     "a size of NumPy's": (
         lambda: clew.MEMORIES["gru"](3, key=KEY, hidden_size=np.int64(4)),
-        r"Python's own: int\(...\), got",
+        r"Python number: int\(...\), got",
     ),
     "steps as a bool": (lambda: validated(steps=True), "steps must be an integer"),
     "steps as None": (lambda: validated(steps=None), "steps"),
@@ -613,7 +613,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "unknown checkpoint '99'",
     ),
     "metrics of nothing": (lambda: clew.read_metrics("nowhere"), "nowhere"),
-    "metrics of many runs": (lambda: clew.read_metrics("runs"), "is no run: it has no metrics"),
+    "metrics of many runs": (lambda: clew.read_metrics("runs"), "is not a run: it has no metrics"),
     "metrics of None": (lambda: clew.read_metrics(None), "path"),
     # A policy.
     "an observation of another shape": (lambda: policy(np.zeros(3), start=True), "shape"),
@@ -758,7 +758,7 @@ def test_a_run_without_checkpoints_says_that_it_begins_anew() -> None:
     watch = Watch()
     with pytest.raises(Accepted):
         clew.resume_run("rows", progress=watch)
-    assert "it begins anew, without its rows up to update 10" in watch.messages[-1]
+    assert "it starts anew, without its rows up to update 10" in watch.messages[-1]
 
 
 def test_runs_are_listed_beside_damaged_ones(folders: Path, capsys: pytest.CaptureFixture) -> None:

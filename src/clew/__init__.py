@@ -1,4 +1,4 @@
-"""Memory for reinforcement-learning agents: models, tasks, training and honest numbers.
+"""Memory for reinforcement-learning agents: models, tasks, training and statistics.
 
     import clew
 

@@ -1,4 +1,4 @@
-"""`python -m clew` is the command `clew`, for whoever has no scripts folder on the path."""
+"""`python -m clew` runs the command `clew` where the scripts folder is not on the path."""
 
 from clew.cli import main
 

@@ -1,4 +1,4 @@
-"""Errors that a user can mend, worded so that the mending is obvious."""
+"""Errors that a user can fix, with messages that say how."""
 
 import difflib
 import errno
@@ -23,12 +23,12 @@ class UserError(ValueError):
 
 
 class Settings(Protocol):
-    """A group of settings: a frozen dataclass, that says what is wrong with its values."""
+    """A group of settings: a frozen dataclass that checks its own values."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Refuses a setting that there is not, with what it is called here or the nearest ones."""
+        """Refuses an unknown setting; the error has its name here, or the nearest ones."""
         for name in settings.keys() - cls.__dataclass_fields__.keys():
             raise unknown_setting(f"setting of {cls.__name__}", name, cls.__dataclass_fields__)
         return super().__new__(cls)
@@ -42,11 +42,11 @@ class Settings(Protocol):
 
 
 class StoppedAtOnce(KeyboardInterrupt):
-    """Ctrl-C that waits for nothing: the second one of a training, or that of another command."""
+    """An immediate stop by Ctrl-C: the second one in a training, the first in other commands."""
 
 
 def system_error(error: OSError) -> str:
-    """What the operating system refused, as one line: the file and the true cause."""
+    """An error of the operating system on one line: the file and the cause."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     cause = error.strerror or " ".join(str(error).split()) or type(error).__name__
     if error.errno == errno.EMFILE:
@@ -55,7 +55,7 @@ def system_error(error: OSError) -> str:
 
 
 def together(*checks: Callable[[], object]) -> None:
-    """Makes every check, so that all mistakes are said at once.
+    """Makes every check, so that all mistakes are reported at once.
 
     Raises:
         UserError: the only mistake, or all of them, one a line.
@@ -73,7 +73,7 @@ def together(*checks: Callable[[], object]) -> None:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """What was added to an exception, but for JAX's line on the frames that it left out."""
+    """The notes of an exception, except JAX's remark on the frames that it filtered out."""
     notes: list[str] = vars(error).get("__notes__", [])
     return [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]
 
@@ -82,11 +82,11 @@ LIBRARIES = (
     os.path.dirname(__file__),
     *(f"{os.sep}site-packages{os.sep}{package}{os.sep}" for package in ("equinox", "jax")),
 )
-"""Folders whose frames lead to a user's code and say nothing about it."""
+"""Folders whose frames are left out of the traceback of a user's code."""
 
 
 def last_line(error: BaseException) -> str:
-    """What an exception says, on one line, with its type."""
+    """The type and the message of an exception, on one line."""
     said = " ".join("".join(traceback.format_exception_only(error)).split())
     return said.partition(" -------------------- For simplicity, JAX")[0]
 
@@ -94,7 +94,7 @@ def last_line(error: BaseException) -> str:
 def own_traceback(error: BaseException) -> str:
     """The traceback of a user's code without the libraries' frames that lead to it.
 
-    Empty where no frame is the user's: what was called is then all that there is to see.
+    Empty if no frame is the user's.
     """
     trace = error.__traceback__
     while trace is not None and any(
@@ -107,7 +107,7 @@ def own_traceback(error: BaseException) -> str:
 
 
 def raised(name: str, when: str, error: BaseException) -> UserError:
-    """The error for a user's code that raises, with its own traceback as a note."""
+    """The error for user code that raised an exception, with the code's traceback as a note."""
     hint = ""
     if isinstance(error, FrozenInstanceError):
         hint = (
@@ -121,8 +121,8 @@ def raised(name: str, when: str, error: BaseException) -> UserError:
 
 
 def shapes_of(values: Any) -> str:
-    """Types and shapes in the containers that they are in, for messages: "('float32[3]',)"."""
-    import jax  # start: what Gymnasium's workers and the command line load has no JAX
+    """Types and shapes within their containers, for messages: "('float32[3]',)"."""
+    import jax  # start: Gymnasium's workers and the command line start without JAX
     import jax.numpy as jnp  # start: as above
 
     def one(leaf: Any) -> str:
@@ -135,7 +135,7 @@ def shapes_of(values: Any) -> str:
 
 
 def tracing_hint(error: Exception) -> str:
-    """What helps against the mistakes that JAX reports in words of its own."""
+    """A hint for common mistakes that JAX reports in its own terms."""
     hints = {
         "TracerBoolConversionError": "jnp.where(condition, a, b) in place of if",
         "TracerArrayConversionError": "jax.numpy in place of NumPy",
@@ -155,7 +155,7 @@ def one_line(value: Any, length: int = 60) -> str:
 
 
 def unknown_setting(kind: str, name: str, valid: Iterable[str]) -> UserError:
-    """As `unknown_name`; a name of another library ends with what the setting is called here."""
+    """As `unknown_name`; for another library's name, the error has the setting's name here."""
     valid = [*valid]
     for meant in meanings(name):
         if meant in valid:
@@ -192,21 +192,21 @@ def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 
 
 LARGEST = 2**31 - 1
-"""The largest count or size: compiled programs count in 32 bits."""
+"""The largest count or size, because compiled programs count in 32 bits."""
 LARGEST_SIZE = 2**20
-"""The largest size of a vector between two layers: a matrix between two of them takes 4 TB."""
+"""The largest layer width: a weight matrix between two layers of this width takes 4 TB."""
 DEEPEST = 256
-"""The most layers of a memory, and steps within one: each is compiled, and takes its time."""
+"""The most layers of a memory, and steps within a layer: compile time grows with each."""
 MOST_PARTS = 1024
-"""The most heads of attention, and intervals of AReLiT's approximation: each has its own."""
+"""The most attention heads, and intervals of AReLiT's approximation."""
 LONGEST_EPISODE = 2**24
-"""The most steps of an episode: up to here single precision counts them one by one."""
+"""The most steps of an episode: single precision represents every integer up to here."""
 
 
 def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST) -> None:
-    """Raises `UserError` unless `value` is an integer of at least `minimum`, `maximum` at most."""
+    """Raises `UserError` unless `value` is an integer from `minimum` to `maximum`."""
     if isinstance(value, numbers.Integral) and not isinstance(value, int):
-        raise UserError(f"{name} must be a number of Python's own: int(...), got {value!r}")
+        raise UserError(f"{name} must be a Python number: int(...), got {value!r}")
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise UserError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     if value > maximum:
@@ -214,7 +214,7 @@ def require_at_least(name: str, value: Any, minimum: int, maximum: int = LARGEST
 
 
 def require_finite(name: str, value: Any) -> None:
-    """Raises `UserError` unless `value` is a finite number of Python's own."""
+    """Raises `UserError` unless `value` is a finite Python number."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise UserError(f"{name} must be a finite number, got {value!r}")
@@ -223,7 +223,7 @@ def require_finite(name: str, value: Any) -> None:
 def require_rate(name: str, value: Any, *, positive: bool = False) -> None:
     """Raises `UserError` unless `value` is a finite number, at least (or above) zero."""
     if isinstance(value, numbers.Real) and not isinstance(value, int | float):
-        raise UserError(f"{name} must be a number of Python's own: float(...), got {value!r}")
+        raise UserError(f"{name} must be a Python number: float(...), got {value!r}")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0 or (positive and value == 0):
         bound = "above 0" if positive else "of at least 0"
@@ -238,14 +238,14 @@ def require_fraction(name: str, value: Any) -> None:
 
 
 def require_episodes(episodes: Any, max_steps: Any, seed: Any) -> None:
-    """Raises `UserError` unless there are episodes, steps and a seed to play with."""
+    """Raises `UserError` unless episodes, steps and seed are valid."""
     require_at_least("episodes", episodes, 1)
     require_at_least("max_steps", max_steps, 1)
     require_at_least("seed", seed, 0, 2**63)
 
 
 def parameters_of(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a class or function by name; empty if it does not tell."""
+    """The parameters of a class or function by name; empty if it has no signature."""
     try:
         return inspect.signature(called).parameters
     except (TypeError, ValueError):
@@ -253,11 +253,11 @@ def parameters_of(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: Any) -> None:
-    """Refuses options that something named by a user does not take.
+    """Refuses options that a class or function named by a user does not take.
 
     Raises:
-        UserError: for an unknown option, with the nearest ones, one that is missing, or text for a
-            flag, all of which would count as True.
+        UserError: for an unknown option, with the nearest ones, for a missing one, or for text
+            given to a flag, since any text would count as True.
     """
     try:
         signature = inspect.signature(called)
@@ -269,7 +269,7 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
             if option == "key" and option not in signature.parameters:
                 raise UserError(
                     f"{name}{signature} takes no key: it is called with key=..., a random key for "
-                    "its weights, and its options by name"
+                    "its weights, and with its options by name"
                 )
             if option not in signature.parameters:
                 rest = list(parameters)[len(args) :]
@@ -279,7 +279,7 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
     try:
         signature.bind(*args, **options)
     except TypeError as error:
-        raise UserError(f"{name} cannot be called with what it is given: {error}") from error
+        raise UserError(f"{name} cannot be called with these arguments: {error}") from error
     for parameter in parameters:
         given = options.get(parameter.name)
         if isinstance(given, str) and parameter.annotation in (bool, "bool"):
@@ -287,7 +287,7 @@ def check_call(name: str, called: Callable[..., Any], /, *args: Any, **options: 
 
 
 def call_own(name: str, called: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-    """Calls what a user may have written; what it raises becomes an error that names it.
+    """Calls a class or function that a user may have written; errors are re-raised with its name.
 
     Raises:
         UserError: as `check_call`, or with the traceback of the user's code as a note.

@@ -1,4 +1,4 @@
-"""Files: read only if they are files, written whole or not at all; and values for JSON and CSV."""
+"""Reads regular files alone, writes files whole or not at all, converts values to JSON and CSV."""
 
 import contextlib
 import csv
@@ -28,11 +28,11 @@ _NO_FOLDER_SYNC = {
     *(errno.EACCES, errno.EPERM, errno.EISDIR),
     *(errno.EINVAL, errno.EBADF, errno.ENOTSUP),
 }
-"""How systems and mounts say that a folder cannot be opened or written out."""
+"""Error codes for a folder that cannot be opened or synced on this system or mount."""
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, and those that it is in.
+    """Makes a folder and its parents.
 
     Raises:
         UserError: if that is impossible.
@@ -46,17 +46,17 @@ def make_folder(path: Path) -> None:
 def read_file(path: Path, most: int | None = None) -> bytes:
     """The bytes of a regular file.
 
-    Nothing else is read: a pipe would wait for its writer, and a device may never end.
+    Nothing else is read: a read from a pipe would block, and a device may never end.
 
     Args:
         path: of the file; a link is followed.
-        most: bytes that it may have.
+        most: the most bytes that it may have.
 
     Raises:
-        OSError: if it cannot be read, is no regular file or has more bytes.
+        OSError: if it cannot be read, is not a regular file or has more bytes.
     """
     _require_regular(os.stat(path))
-    # Without waiting, in case it has just been replaced by a pipe.
+    # Non-blocking, in case a pipe has just replaced the file.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(handle, "rb") as file:
         found = os.fstat(handle)
@@ -71,12 +71,12 @@ def read_file(path: Path, most: int | None = None) -> bytes:
 
 
 def open_to_append(path: Path) -> int:
-    """A handle of a regular file that is appended to and read, made if it is not there.
+    """A descriptor of a regular file, to append to it and to read it; created if missing.
 
-    A link is not followed: in a folder that somebody else made it may lead to any file.
+    A link is not followed: in a folder from somebody else it could lead to any file.
 
     Raises:
-        OSError: if it cannot be opened, or is a link or no regular file.
+        OSError: if it cannot be opened, is a link or is not a regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):
@@ -96,7 +96,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file of settings.
 
     Raises:
-        UserError: if it cannot be read, is no regular file, larger than 16 MB or no JSON object.
+        UserError: if it cannot be read, or is not a regular file of at most 16 MB with a JSON
+            object.
     """
     try:
         found = json.loads(read_file(path, _SETTINGS_BYTES).decode())
@@ -112,21 +113,21 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_file(path: Path, blocks: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
     """Writes a file whole or not at all.
 
-    The bytes go to a hidden name of this process, reach the disk, and only then get their name:
-    whoever reads `path` at any moment, also after a kill or a power cut, finds what was there
-    before or what is there now.
+    The bytes go to a hidden temporary file of this process, are synced to disk, and only then
+    renamed. A reader of `path` finds either the old or the new contents at any moment, also after
+    a kill or a power cut.
 
     Args:
         path: of the file.
-        blocks: what it holds.
-        durable: wait for the disk; without, a power cut may take the file.
+        blocks: the contents.
+        durable: wait for the disk; otherwise a power cut may lose the file.
 
     Raises:
         OSError: if the disk is full or cannot be written to.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
     try:
-        # A new one: in a folder that somebody else made that name may lead to any file.
+        # O_EXCL: in a folder from somebody else that name could be a link to any file.
         temporary.unlink(missing_ok=True)
         with open(temporary, "xb") as file:
             for block in blocks:
@@ -165,14 +166,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def with_lists(value: Any) -> Any:
-    """The value with lists in place of tuples, which JSON does not know."""
+    """The value with lists in place of tuples, which JSON does not have."""
     if isinstance(value, dict):
         return {k: with_lists(v) for k, v in value.items()}
     return [with_lists(v) for v in value] if isinstance(value, tuple) else value
 
 
 def with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with tuples, which JSON does not know, in place of lists."""
+    """The values with tuples, which JSON does not have, in place of lists."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
@@ -180,7 +181,7 @@ def finite(value: Any, digits: int | None = None) -> Any:
     """A value for `json.dumps`: named tuples as objects, paths as text, and null for NaN and inf.
 
     Args:
-        value: numbers, texts, arrays, and what holds them.
+        value: numbers, strings, arrays, and containers of them.
         digits: significant digits that numbers are rounded to; all by default.
     """
     if isinstance(value, float):
@@ -200,12 +201,12 @@ def finite(value: Any, digits: int | None = None) -> Any:
 def comma_separated(
     records: Sequence[dict[str, Any]], digits: int = 6, names: Sequence[str] = ()
 ) -> str:
-    """Records as CSV, a column for every name in them; numbers that are not finite are empty.
+    """Records as CSV with a column for every name; numbers that are not finite are left empty.
 
     Args:
-        records: a line each.
+        records: one for each line.
         digits: significant digits of fractions.
-        names: the columns where there are no records.
+        names: the columns if there are no records.
     """
 
     def written(value: Any) -> Any:
@@ -228,7 +229,7 @@ def _require_regular(found: os.stat_result) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut, where the system can open a folder and write it out."""
+    """Makes a rename survive a power cut, where the system can open and sync a folder."""
     try:
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""The ids of clew's tasks in Gymnasium, which `import clew` registers; neither waits for JAX.
+"""The ids of clew's tasks in Gymnasium. `import clew` registers them, without importing JAX.
 
-Gymnasium 1.0 and later ask no installed package for its ids, so that the package has to be imported
-first, or named: `gymnasium.make("clew:clew/TMaze-v0")`.
+Gymnasium 1.0 and later do not discover the ids of installed packages, so the package has to be
+imported first or be named: `gymnasium.make("clew:clew/TMaze-v0")`.
 """
 
 import sys
@@ -54,12 +54,12 @@ IDS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"clew/{name}-v0": (_TASK, {"task": _name_of(name)}) for name in _OF_POPGYM},
     **{f"clew/MemoryMaze-{n}x{n}-v0": (_MAZE, {"size": n}) for n in (9, 11, 13, 15)},
 }
-"""Every id with the class that is imported when one is made, and its arguments."""
+"""Every id with its class, which is imported when an environment is made, and its arguments."""
 
 
 def register() -> None:
     """Makes the ids known to `gymnasium.make`; calling it again changes nothing."""
-    import gymnasium  # start: it takes 0.2 s, and nothing is registered before it is wanted
+    import gymnasium  # start: it takes 0.2 s, and many uses of clew do not need it
 
     for env_id, (entry_point, options) in IDS.items():
         if env_id not in gymnasium.registry:
@@ -67,7 +67,7 @@ def register() -> None:
 
 
 def register_with_gymnasium() -> None:
-    """Registers the ids, or has them registered as soon as Gymnasium is imported."""
+    """Registers the ids now, or as soon as Gymnasium is imported."""
     if GYMNASIUM in sys.modules:
         register()
     elif not any(isinstance(finder, _WithGymnasium) for finder in sys.meta_path):
@@ -80,7 +80,7 @@ class _WithGymnasium:
     def find_spec(
         self, fullname: str, path: "Sequence[str] | None", target: "ModuleType | None" = None
     ) -> Any:
-        """Looks for one module; to look for it alone registers nothing."""
+        """Looks for one module; only importing it registers the ids."""
         if fullname != GYMNASIUM:
             return None
         others = (f.find_spec(fullname, path, target) for f in sys.meta_path if f is not self)

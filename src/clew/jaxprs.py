@@ -1,11 +1,11 @@
-"""What a traced program says of its loops, whatever the version of JAX."""
+"""Reads the loops of a traced program, in any supported version of JAX."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
 class ScanParts(NamedTuple):
-    """How many of a scan's inputs are what."""
+    """How many of a scan's inputs are of which kind."""
 
     constants: int
     carried: int
@@ -15,9 +15,9 @@ class ScanParts(NamedTuple):
 def scan_parts(equation: Any) -> ScanParts:
     """The parts of an equation of `jax.lax.scan`.
 
-    JAX tells them under names that change: `num_consts` and `num_carry` before 0.11, `ft_in` and
-    `ft_out` since. What is scanned or stacked has one axis more outside than in the body, and the
-    carry has not; that holds in all of them.
+    JAX's own names for them change: `num_consts` and `num_carry` before 0.11, `ft_in` and `ft_out`
+    since. So they are told by their shapes: in every version, what is scanned or stacked has one
+    axis more outside than in the body, and the carry has not.
     """
     body = equation.params["jaxpr"].jaxpr
     carried = len(body.outvars) - _with_an_axis_more(equation.outvars, body.outvars)

@@ -1,4 +1,4 @@
-"""Objects of a user's own, by a name that every process can resolve: "package.module:name"."""
+"""User code by a name that every process can resolve: "package.module:name"."""
 
 import contextlib
 import importlib
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 class ScriptWarning(UserWarning):
-    """Something is named that only the running script defines."""
+    """A name refers to something that only the running script defines."""
 
 
 BARE = "observation"
-"""Name of an observation that has none, in a dict."""
+"""Key of an observation without a name, in a dict."""
 MASK = "action_mask"
 """Name of the action mask in an observation, and in Gymnasium's `info`."""
 METRICS = ("return", "length")
-"""What is measured of every episode."""
+"""The metrics of every episode."""
 PACKAGES = {
     "minigrid": "minigrid",
     "popgym": "popgym",
@@ -38,20 +38,20 @@ PACKAGES = {
     "memory_gym": "--no-deps memory-gym",
     "gymnax": "'clew[jaxenvs]'",
 }
-"""What pip installs for a module; other packages are supposed to be called as their module."""
+"""The package to install for a module, where the two names differ."""
 GYM = "gym"
 """The package that Gymnasium succeeds."""
 SCRIPT = "__main__"
-"""The module of what is defined in the script that runs, which no other process can import."""
+"""The module of the running script, which no other process can import."""
 
 
 _importing: list[str] = []
-"""The modules of a user's own that are being imported now."""
+"""The user's modules that are being imported now."""
 
 
 @contextlib.contextmanager
 def importing(name: str) -> Iterator[None]:
-    """Keeps in mind that a module is being imported for what it defines."""
+    """Marks a module as being imported for its definitions."""
     _importing.append(name)
     try:
         yield
@@ -60,10 +60,10 @@ def importing(name: str) -> Iterator[None]:
 
 
 def refuse_while_importing() -> None:
-    """Raises `UserError` where a module that is imported for what it defines trains at once."""
+    """Raises `UserError` if a module that is imported for its definitions starts a training."""
     if _importing:
         raise UserError(
-            f"{_importing[-1]} is imported for what it defines, and trains when it is imported: "
+            f"{_importing[-1]} is imported for its definitions, but starts a training on import: "
             'put the training under if __name__ == "__main__":'
         )
 
@@ -72,14 +72,14 @@ def resolve(reference: str) -> Callable[..., Any]:
     """The callable that "package.module:name" names; the current folder is searched first.
 
     Raises:
-        UserError: if the module cannot be imported, with where it was looked for or the line that
-            fails; if it has no such name, or that cannot be called.
+        UserError: if the module cannot be imported, with the searched places or the failing line;
+            if it has no such name, or if the object is not callable.
     """
     return resolve_kind(reference, Callable)
 
 
 def resolve_kind(reference: str, kind: Any) -> Any:
-    """What "package.module:name" names, which is of a kind that `isinstance` knows.
+    """The object that "package.module:name" names, checked to be an instance of `kind`.
 
     Raises:
         UserError: as `resolve`.
@@ -106,7 +106,7 @@ def resolve_kind(reference: str, kind: Any) -> Any:
 
 
 def find(kind: str, name: str, registry: Mapping[str, T]) -> T:
-    """What a registry has under a name, or else what "package.module:name" names.
+    """The entry of a registry under a name, or else the object that "package.module:name" names.
 
     Args:
         kind: what is named, as a noun: "memory", "environment".
@@ -125,8 +125,8 @@ def find(kind: str, name: str, registry: Mapping[str, T]) -> T:
 
 
 def unknown_or_own(kind: str, name: str, registry: Iterable[str]) -> UserError:
-    """The error for a name that is not known: how "module.name" is written, what the name
-    of another library means, or the nearest ones."""
+    """The error for an unknown name: it says how "module.name" is written, what another library's
+    name is called here, or which names are nearest."""
     module, _, attribute = name.rpartition(".")
     if module and attribute != "py":
         return UserError(f"unknown {kind} {name!r}; your own is written {module}:{attribute}")
@@ -144,8 +144,8 @@ def reference_to(found: Any) -> str | None:
     """The "package.module:name" that names a class or function in this process.
 
     Returns:
-        The reference, of the module `SCRIPT` for what the running script defines; None where no
-        reference leads to the object, as for what a function defines.
+        The reference, with the module `SCRIPT` for objects that the running script defines; None if
+        no reference leads to the object, as for a class defined in a function.
     """
     if not (inspect.isclass(found) or inspect.isfunction(found)):
         return None
@@ -158,10 +158,9 @@ def reference_to(found: Any) -> str | None:
 
 
 def recorded_name(kind: str, found: Any) -> str:
-    """The name under which settings record a class or function that is given as itself.
+    """The name under which settings record a class or function that is given as an object.
 
-    What the running script defines can be named, but in that script alone, of which a
-    `ScriptWarning` tells.
+    A name that the running script defines is valid in that script alone; a `ScriptWarning` says so.
 
     Raises:
         UserError: if no name leads to the object, so that a run could not find it again.
@@ -178,7 +177,7 @@ def recorded_name(kind: str, found: Any) -> str:
 
 
 def script_alone(kind: str, name: str) -> str:
-    """A line on something that only the running script knows."""
+    """The warning for something that only the running script defines."""
     return (
         f"the {kind} {name} is known to this script alone: its runs can be resumed and evaluated "
         f"here and nowhere else; define it in a module to name it module:{name}"
@@ -186,18 +185,18 @@ def script_alone(kind: str, name: str) -> str:
 
 
 def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
-    """Imports a module of the user's own.
+    """Imports a module of the user.
 
-    The folder stays the last on Python's path, for what the module imports later and for worker
+    The folder stays last on Python's path, for later imports of the module and for worker
     processes, which inherit it.
 
     Args:
         name: of the module.
-        reference: what it is imported for, for messages.
-        folder: that is searched first; by default the current one.
+        reference: the name that it is imported for, for messages.
+        folder: the one to search first; by default the current folder.
 
     Raises:
-        UserError: with where it was looked for, or the line of its code that fails.
+        UserError: with the searched places, or the line of its code that fails.
     """
     what = f"cannot import {name!r} of {reference!r}"
     stem = os.path.basename(name.removesuffix(".py"))
@@ -229,7 +228,7 @@ def import_own(name: str, reference: str, folder: str = "") -> ModuleType:
 
 
 def install_hint(module: str) -> str:
-    """A module that is not there, and what to do about it."""
+    """A missing module and how to get it, for messages."""
     top = module.partition(".")[0]
     if top == GYM:
         return (
@@ -239,19 +238,19 @@ def install_hint(module: str) -> str:
     if top in PACKAGES:
         return f"{top}: pip install {PACKAGES[top]}"
     return (
-        f"the module {module!r}, which is not there: install the package that has it, or start in "
-        "the folder that it lies in"
+        f"the module {module!r}, which is missing: install its package, or start in the folder "
+        "that has it"
     )
 
 
 def failed_import(error: BaseException) -> str:
-    """What a module's own code raised while it was imported, and where, on one line.
+    """The exception that a module raised on import, and its place, on one line.
 
     Args:
         error: as it was caught.
     """
     said = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SyntaxError):
-        return said  # it names file and line
+        return said  # it has file and line
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{said} ({place.filename}, line {place.lineno})"

@@ -1,12 +1,12 @@
-"""Other names of settings: what earlier versions called them, and what other libraries do.
+"""Other names of settings: those of earlier versions of clew and of other libraries.
 
-The latter are hints for who comes from Stable-Baselines3, CleanRL or RLlib.
+The latter are hints for users of Stable-Baselines3, CleanRL or RLlib.
 """
 
 from collections.abc import Sequence
 
 FORMER = {"--influence=ablation": "--influence=occlusion"}
-"""Values of options under their former names."""
+"""Former values of options with the present ones."""
 
 OTHER_NAMES = {
     "activation_fn": "nonlinearity",
@@ -123,7 +123,7 @@ OTHER_NAMES = {
     "wandb_entity": "entity",
     "wandb_project_name": "project",
 }
-"""Their name to the field's name here."""
+"""Name of a setting in another library to the field's name here."""
 
 _TEMPERATURE = "SAC learns it from there on; with temperature_rate=0 it stays"
 _SEQUENCES = "sequences of a gradient step, not steps"
@@ -162,7 +162,7 @@ NOTES = {
     "activation_fn": "relu or elu, between the encoder's layers",
     "alpha": _TEMPERATURE,
     "anneal_lr": "linear",
-    "autotune": "with 0 the temperature stays what it is at first",
+    "autotune": "with 0 the temperature stays at its initial value",
     "batch_size": "how many there are, not their size",
     "CnnLstmPolicy": "behind network.encoder=nature",
     "CnnPolicy": "behind network.encoder=nature",
@@ -200,14 +200,14 @@ NOTES = {
     "target_update_interval": "gradient steps, not environment steps",
     "tensorboard_log": "tensorboard; the events are in the run's folder",
     "track": "wandb",
-    "train_batch_size": "steps of each environment; theirs are of all together",
+    "train_batch_size": "steps of each environment, not of all together",
     "train_freq": "steps of every environment between two updates",
     "train_frequency": "steps of every environment between two updates",
     "use_attention": "gtrxl",
     "use_lstm": "lstm",
-    "use_sde": "how long noise is kept; it does not depend on the state",
+    "use_sde": "how many steps noise is kept; it does not depend on the state",
 }
-"""What else differs."""
+"""Remarks on what else differs."""
 
 _DEVICE = "JAX chooses it, or the environment variable JAX_PLATFORMS does (cpu, cuda)"
 _ONE_MEMORY = "actor and critic share the memory; SAC has memory_of_critic=separate"
@@ -226,16 +226,16 @@ NO_SETTING = {
     "patience": "a callback that returns True ends a run: clew.train(config, callbacks=[...])",
     "progress_bar": _PROGRESS,
     "render_mode": "clew watch makes a film, wrappers.video_every films of a training",
-    "reset_num_timesteps": "clew train --resume (clew.resume_run) goes on, start_from begins anew",
+    "reset_num_timesteps": "clew train --resume (clew.resume_run) continues; start_from restarts",
     "shared_lstm": _ONE_MEMORY,
-    "torch_deterministic": "a task in JAX repeats bit for bit on a machine, with the same versions",
+    "torch_deterministic": "tasks in JAX repeat bit for bit on one machine with the same versions",
     "verbose": _PROGRESS,
 }
-"""What is to be said of settings of theirs that are none here."""
+"""Hints for settings of other libraries that clew does not have."""
 
 
 def migrated(args: Sequence[str]) -> list[str]:
-    """A command line of an earlier version in the words of this one."""
+    """A command line of an earlier version with the names of this one."""
     words = list(args)
     for index, word in enumerate(words):
         words[index] = FORMER.get(word, word)
@@ -246,7 +246,7 @@ def migrated(args: Sequence[str]) -> list[str]:
 
 
 def meanings(name: str) -> tuple[str, ...]:
-    """What a setting of another library may be called here.
+    """The names that another library's setting may have here.
 
     n_steps is n_step in R2D2, ent_coef is initial_temperature in SAC, n_eval_episodes is episodes
     of `clew evaluate`.
@@ -256,7 +256,7 @@ def meanings(name: str) -> tuple[str, ...]:
 
 
 def here(given: str, options: list[str], prefer: str = "") -> list[str]:
-    """The options of this library that mean what another library's option does.
+    """The options of this library that correspond to another library's option.
 
     Args:
         given: the option as typed, with its dashes.
@@ -284,7 +284,7 @@ def note(given: str, called: str) -> str:
 
 
 def instead(given: str) -> str:
-    """What does what another library's option does, where nothing here does; mostly empty."""
+    """The hint for another library's option that has no counterpart here; mostly empty."""
     name = _name(given)
     if name in OTHER_NAMES:
         return f"clew calls it {OTHER_NAMES[name]}, which belongs elsewhere"

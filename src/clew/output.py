@@ -1,4 +1,4 @@
-"""Output that ends nothing: a stream that falls silent, and an end without complaints."""
+"""Output that never ends a program: failing writes are dropped, and the exit is clean."""
 
 import contextlib
 import io
@@ -17,19 +17,19 @@ _ESCAPES = {
 
 
 def printable(text: str) -> str:
-    """A text with escapes for control characters, which a terminal would obey; lines stay."""
+    """The text with control characters escaped, which a terminal would obey; newlines stay."""
     return text.translate(_ESCAPES)
 
 
 class FailSafeOutput(io.TextIOBase):
-    """A text stream that falls silent where it cannot be written to, and never raises.
+    """A text stream that drops what it cannot write, and never raises.
 
-    The reader of a pipe may be gone (`| head`), a terminal closed, a disk full: no reason to lose
-    a training. Every write is tried anew, so a disk that has room again gets the lines from then.
+    A training must not be lost because the reader of a pipe is gone (`| head`), a terminal is
+    closed or a disk is full. Every write is tried anew, so output returns once the disk has room.
 
     Args:
-        stream: where to; None, as `sys.stderr` is in a process that was started without one,
-            drops everything.
+        stream: the stream to write to; None, as `sys.stderr` is in a process that was started
+            without one, drops everything.
     """
 
     def __init__(self, stream: TextIO | None):
@@ -41,7 +41,7 @@ class FailSafeOutput(io.TextIOBase):
         return (self._stream and self._stream.encoding) or "utf-8"
 
     def write(self, text: str, /) -> int:
-        """Writes what can be written; letters that the stream has not become escapes."""
+        """Writes what can be written, with characters that the stream cannot encode escaped."""
         with contextlib.suppress(OSError, ValueError):
             if self._stream is not None:
                 known = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
@@ -49,7 +49,7 @@ class FailSafeOutput(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Hands over what was written, if that is possible."""
+        """Flushes the stream, if that is possible."""
         with contextlib.suppress(OSError, ValueError):
             if self._stream is not None:
                 self._stream.flush()
@@ -72,25 +72,25 @@ class FailSafeOutput(io.TextIOBase):
 
 
 def fail_safe(stream: TextIO | None) -> TextIO:
-    """A `FailSafeOutput`, for what is written for files."""
+    """A `FailSafeOutput` typed as a text file."""
     return cast(TextIO, FailSafeOutput(stream))
 
 
 def say(line: str) -> None:
-    """Prints a line on standard error, if that can be written to."""
+    """Prints a line on standard error, if possible."""
     print(printable(line), file=FailSafeOutput(sys.stderr), flush=True)
 
 
 def open_missing_streams() -> None:
-    """Opens what is closed of standard input, output and error, so that they lead nowhere.
+    """Opens those of standard input, output and error that are closed, on the null device.
 
-    Letters that standard output cannot write become escapes, as those of standard error do.
+    Otherwise the next file that is opened would get the descriptor of one of them, and a library
+    would write its messages into it. For the start of a process, and not on Windows.
 
-    Otherwise the next file that is opened gets the descriptor of one of them, and the messages of
-    a library would be written into it. For the start of a process, and not on Windows.
+    Characters that standard output cannot encode are escaped, as on standard error.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # letters that its code page has not
+        sys.stdout.reconfigure(errors="backslashreplace")  # where its encoding lacks some
     for number in range(3 if os.name == "posix" else 0):
         try:
             os.fstat(number)
@@ -116,10 +116,10 @@ def flush_streams() -> None:
 
 
 def allow_descriptors() -> None:
-    """Raises this process's limit of descriptors as far as it may be raised.
+    """Raises this process's limit of file descriptors as far as allowed.
 
-    For its end: what ran out of them needs some to remove its temporary files, and multiprocessing
-    would show a traceback otherwise.
+    For the end of a process that ran out of them: it needs some to remove its temporary files;
+    otherwise multiprocessing would show a traceback.
     """
     if resource is not None:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

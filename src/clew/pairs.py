@@ -8,7 +8,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def parse_value(text: str) -> Any:
-    """A value given as text: a JSON value, None, true or false in any case, else the text itself.
+    """A value given as text: JSON, None, true or false in any case, or else the text itself.
 
     "none" is text, since memories have choices of that name.
     """
@@ -23,7 +23,7 @@ def parse_value(text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """The text that `parse_value` reads as a value, in quotes where it would read another."""
+    """The text that `parse_value` reads as this value, in quotes where it needs them."""
     return value if isinstance(value, str) and parse_value(value) == value else json.dumps(value)
 
 

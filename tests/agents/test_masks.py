@@ -218,7 +218,7 @@ def test_a_mask_that_allows_nothing_ends_a_run_and_an_evaluation(tmp_path):
     agent = agent_on(task.require_stream())
     params, static = eqx.partition(agent, eqx.is_array)
     play = task.evaluator(static, greedy=True, max_steps=10)
-    with pytest.raises(UserError, match="not finite, as after an action mask that allows no"):
+    with pytest.raises(UserError, match="not finite, for example after an action mask"):
         play(params, None, 4, (0, 0))
 
 

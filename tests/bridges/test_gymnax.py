@@ -102,12 +102,12 @@ def test_a_factory_of_a_module_and_an_environment_of_no_base_class():
 def test_an_older_environment_is_refused_unless_its_ends_are_said_to_be_terminations(
     pretended_gymnax,
 ):
-    with pytest.raises(UserError, match=r"Older-v0 says only `done`.*every_end="):
+    with pytest.raises(UserError, match=r"Older-v0 has only `done`.*every_end="):
         make_env("gymnax:Older-v0")
     env = make_env("gymnax:Older-v0", every_end="terminated", max_steps_in_episode=2)
     steps = roll(env, np.zeros((4, 1), np.int64))
     assert steps.discount.ravel().tolist() == [1, 1, 0, 1, 0] and not steps.last.any()
-    with pytest.raises(UserError, match="Labelled-v0 tells a termination from a time limit: leave"):
+    with pytest.raises(UserError, match="Labelled-v0 separates terminations from time limits"):
         make_env("gymnax:Labelled-v0", every_end="terminated")
 
 
@@ -132,7 +132,7 @@ def answers(*values):
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        ({"step_env": answers(1, 2, 3)}, "must answer observation, .* it answered 3 values"),
+        ({"step_env": answers(1, 2, 3)}, "must return observation, .* but returned 3 values"),
         ({"step_env": answers(jnp.zeros(3), State(0.0, 0), 0.0, False, {})}, r"\(3,\).* \(2,\)"),
         ({"step_env": answers(jnp.zeros(2), State(0.0, jnp.ones(1)), 0.0, False, {})}, r"\(1,\)"),
         ({"step_env": answers(jnp.zeros(2), (0.0, 0), 0.0, False, {})}, "changes its structure"),
@@ -140,10 +140,10 @@ def answers(*values):
         ({"step_env": lambda *x: 1 / 0}, "step_env failed: ZeroDivisionError: division by zero"),
         ({"reset": lambda key, params: jnp.zeros(key)}, "reset failed: TypeError"),
         ({"is_truncated": lambda state, params: state.clock > 3}, "is_truncated failed.*clock"),
-        ({"is_truncated": None}, "says only `done`"),
+        ({"is_truncated": None}, "has only `done`"),
         ({"observation_space": lambda params: 3}, "has the space 3; supported are Box"),
         ({"observation_space": lambda params: discrete(2)}, "in shape"),
-        ({"observation_space": lambda params: box((2,), 0, 255, jnp.uint8)}, "says uint8"),
+        ({"observation_space": lambda params: box((2,), 0, 255, jnp.uint8)}, "has uint8"),
         ({"action_space": lambda params: box((2,), 0, 5, jnp.int32)}, "has actions Box"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_step_that_opens_episodes_by_itself_will_not_do():
         def reset(self, key, params): ...
         def step(self, key, state, action, params): ...
 
-    with pytest.raises(UserError, match="StepOnly has no step_env; its step alone will not do"):
+    with pytest.raises(UserError, match="StepOnly has no step_env; its step is not enough"):
         GymnaxEnvironment(StepOnly())
 
 

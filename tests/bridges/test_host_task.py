@@ -195,7 +195,7 @@ def test_an_entry_point_that_has_no_hash() -> None:
             "unknown Gymnasium environment 'CartPol-v1'; did you mean Car",
         ),
         ("gymnasium:CartPole", {}, "did you mean CartPole-v"),
-        ("gymnasium:Qwxyz", {}, r"unknown Gymnasium environment 'Qwxyz' \(an id that a package"),
+        ("gymnasium:Qwxyz", {}, r"unknown Gymnasium environment 'Qwxyz' \(for an id that a"),
         ("gymnasium:CartPole-v1", {"lenght": 1}, "CartPole-v1 does not take these options.*lenght"),
         ("gymnasium:CartPole-v1", {"self": 1}, "CartPole-v1 does not take these options.*'self'"),
         ("no_such_module:make", {}, "there is no module no_such_module; looked for"),
@@ -220,7 +220,7 @@ def test_an_entry_point_that_has_no_hash() -> None:
             {},
             "must return a gymnasium.vector.VectorEnv; it returned a builtins.int",
         ),
-        ("labelled:too_many", {}, "was asked for 1 environments and returned 2"),
+        ("labelled:too_many", {}, "was asked for 1 environments, but returned 2"),
         ("maze", {}, "expected gymnasium:ID or module:factory, got 'maze'"),
         ("gymnasium:MemoryMaze-9x9-v0", {}, "did you mean clew/MemoryMaze-9x9-v0"),
     ],
@@ -308,7 +308,7 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
     assert ran.returncode == 1
-    assert "keeps its work under `if __name__ == '__main__':`" in ran.stderr.splitlines()[-1]
+    assert "must put its work under `if __name__ == '__main__':`" in ran.stderr.splitlines()[-1]
 
 
 def test_workers_import_no_jax() -> None:

@@ -244,7 +244,7 @@ def test_what_was_learned_is_kept_and_frozen() -> None:
     after = frozen.state()
     for group, part in state.items():
         np.testing.assert_equal(after[group], part)
-    with pytest.raises(UserError, match="kept with other wrappers or of another environment"):
+    with pytest.raises(UserError, match="from other wrappers or from another"):
         opened().restore(state)
     assert opened().state() == {}
 

@@ -173,7 +173,7 @@ def test_what_no_export_has_is_named() -> None:
         export_of(lambda x: jax.lax.while_loop(lambda y: y[0] < 5, lambda y: y + 1, x))
     with pytest.raises(UserError, match="bfloat16; exports support .*network.precision=float32"):
         export_of(lambda x: x.astype(jnp.bfloat16))
-    with pytest.raises(UserError, match="a scan of 5000 steps"):
+    with pytest.raises(UserError, match="a scan has 5000 steps"):
         export_of(lambda x: jax.lax.scan(lambda c, _: (c * x, None), x, None, 5000)[0])
 
 
@@ -326,7 +326,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
     state_is_gone_on_from(files, clew.load_policy(folder), observation)
     with pytest.raises(runner.PolicyError, match="previous reward"):
         files(env.reset(seed=0)[0])
-    with pytest.raises(UserError, match="is an export, which has one policy and greedy actions"):
+    with pytest.raises(UserError, match="is an export, which has one policy with greedy actions"):
         clew.load_policy(folder, greedy=False)
     with pytest.raises(UserError, match=r"plays one environment; for 3 .*runner\.Model"):
         clew.load_policy(folder, num_envs=3)
@@ -424,5 +424,5 @@ def test_an_agent_of_no_run(tmp_path: Path) -> None:
     assert again.manifest == found.manifest
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("keep me")
-    with pytest.raises(UserError, match="already exists and is not of an export"):
+    with pytest.raises(UserError, match="already exists and is not from an export"):
         export_agent(agent, space, spaces.Discrete(3), tmp_path / "other")

@@ -98,7 +98,7 @@ def test_what_is_in_the_way_stays(name: str, tmp_path: Path) -> None:
     before = tree(tmp_path)
     with pytest.raises(UserError, match="move it away, or choose another output") as error:
         write(tmp_path / "q", rate=2)
-    assert str(error.value).startswith(f"{tmp_path / named} already exists and is not of an export")
+    assert str(error.value).startswith(f"{tmp_path / named} already exists and is not from")
     assert tree(tmp_path) == before
 
 

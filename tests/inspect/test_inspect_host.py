@@ -79,7 +79,7 @@ def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is there."""
     monkeypatch.setattr("clew.interact.hosted_task.LARGEST", 100)
     agent, side = parts("labelled:Labelled")
-    with pytest.raises(UserError, match="Labelled takes more than 0 GiB; take fewer episodes"):
+    with pytest.raises(UserError, match="Labelled take more than 0 GiB; take fewer episodes"):
         side.episodes(agent, PlayConfig(episodes=20))
 
 

@@ -146,7 +146,7 @@ def test_the_code_of_the_run_to_start_from_needs_consent(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--learners ppo a2c --memories gru none", "give --memories or --learners"),
+        ("--learners ppo a2c --memories gru none", "give either --memories or --learners"),
         ("--learners ppo a2c --algorithm ppo", "leave out --algorithm"),
         ("--learners ppo a2c --pqn.gamma 0.5", "--pqn.gamma would change nothing"),
         ("--learners ppo,a2c", "learners, got ppo,a2c; spaces separate them"),

@@ -85,7 +85,7 @@ MISTAKES = {
     "makkink --seeds -1": "seeds must be an integer of at least 0, got -1",
     "makkink --workers -1": "workers must be an integer of at least 0",
     "makkink --workers x": "--workers must be an integer, got 'x'",
-    "makkink --trust": "--trust is for the runs that models start from, and none does",
+    "makkink --trust": "--trust is for models that start from a run, and none does",
     "makkink --worker 1": "unknown option '--worker'; did you mean --workers",
     "makkink --add-memory mine": "expected package.module:name, got 'mine'",
     "makkink --add-memory nosuch:Mine": "cannot import 'nosuch' of 'nosuch:Mine'",

@@ -144,7 +144,7 @@ def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:
     budget.spend(fault("wall 1", 4))
     budget.spend(fault("door", 4))
     budget.spend(fault("door", 4), actor=1)
-    with pytest.raises(EnvironmentFault, match="second time at once, so it is no accident") as last:
+    with pytest.raises(EnvironmentFault, match="twice at the same step, so it is") as last:
         budget.spend(fault("door", 4), actor=1)
     assert notes_of(last.value) == []
     assert ["Traceback" in text for text in told] == [True, False, True, True, False]

@@ -94,7 +94,7 @@ def test_each_seed_keeps_its_own_and_the_newest_of_equals(tmp_path: Path) -> Non
 def test_a_file_without_scores_is_refused(tmp_path: Path, seeds: Any) -> None:
     meta = {"update": 1, **IDENTITY.meta()} | ({} if seeds is None else {"seeds": seeds})
     checkpoint.save_best(tmp_path, {"/seed/agent/weight": np.zeros(2)}, meta, {})
-    with pytest.raises(CheckpointError, match="no score for each of the run's 2 seeds"):
+    with pytest.raises(CheckpointError, match="lacks a score for each of the run's 2 seeds"):
         Best(2).load(tmp_path, IDENTITY)
 
 
@@ -152,7 +152,7 @@ def test_every_command_on_a_run_takes_it(
 def test_a_run_without_one_says_so(trained: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(trained, tmp_path / "copy"))
     (copy / "checkpoints" / checkpoint.BEST).unlink()
-    with pytest.raises(UserError, match="no best agent: one is kept from the first checkpoint"):
+    with pytest.raises(UserError, match="no best agent yet: it is kept from the first checkpoint"):
         load_agent(copy, 0, "best")
 
 

@@ -347,7 +347,7 @@ def test_what_has_no_use_is_said(tmp_path: Path) -> None:
     watch = Watch()
     config = short_config(tmp_path, "never", evaluate_every=STEPS + 1, steps=STEPS_PER_UPDATE)
     clew.train(config, progress=watch)
-    assert any("no evaluation within this run, and so no best" in line for line in watch.messages)
+    assert any("no evaluation in this run, and so no best" in line for line in watch.messages)
     clew.train(
         short_config(tmp_path, "off", evaluate_episodes=9, steps=STEPS_PER_UPDATE), progress=watch
     )
@@ -363,7 +363,7 @@ def test_studies_and_sweeps_have_evaluations_of_their_own() -> None:
 
 
 def test_a_metric_of_the_task_is_not_called_so() -> None:
-    with pytest.raises(UserError, match="has a metric 'evaluation.return', which rows"):
+    with pytest.raises(UserError, match="has a metric 'evaluation.return', a name that rows"):
         metrics.refuse_taken_names(clew.TrainConfig(), ["evaluation.return"])
 
 

@@ -132,7 +132,7 @@ def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeyp
     make_parts(config)
     monkeypatch.setattr("clew.run.machine.physical_memory", lambda: 300_000)
     make_parts(config)
-    with pytest.raises(UserError, match="GB of memory, .* so much the compiled program holds"):
+    with pytest.raises(UserError, match="GB of memory, .* the compiled program holds that much"):
         train(config, progress=Quiet())
 
 
@@ -252,7 +252,7 @@ def test_what_half_precision_cannot_hold_is_named(tmp_path, continuous):
     options = {"continuous": continuous}
     config = config_of(tmp_path, "loud", env_options=options, network=network, name="run")
     expected = EnvironmentFailed if continuous else TrainingDiverged
-    with pytest.raises(expected, match="beyond 65,504, which network.precision=float16 cannot"):
+    with pytest.raises(expected, match="beyond 65,504, the limit of network.precision=float16"):
         train(config, progress=Quiet())
 
 

@@ -97,7 +97,7 @@ def test_a_checksum_without_its_row_is_no_row() -> None:
     line = encode({"n": 1})
     lines, damages = decode(b"{" + line[line.index(b'"crc32"') :] + line)
     assert [found.row for found in lines] == [{"n": 1}]
-    assert [damage.reason for damage in damages] == ["its checksum stands alone"]
+    assert [damage.reason for damage in damages] == ["it has nothing but a checksum"]
 
 
 def test_a_row_of_before_is_damaged_where_it_lacks_a_key() -> None:

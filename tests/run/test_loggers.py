@@ -140,7 +140,7 @@ def test_a_logger_that_fails_ends_no_run(
     config = small_config(tmp_path, "with", steps=steps, loggers=("wandb",))
     path = clew.train(config, progress=watch).path
     (message,) = watch.messages
-    assert message.startswith(f"warning: the logger wandb failed: {said}; the run goes on")
+    assert message.startswith(f"warning: the logger wandb failed: {said}; the run continues")
     other = clew.train(small_config(tmp_path, "without", steps=steps), progress=Watch()).path
     assert untimed(path) == untimed(other) and len(untimed(path)) == 6
 

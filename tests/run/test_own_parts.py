@@ -102,7 +102,7 @@ def test_all_of_them_through_a_run(place: Path) -> None:
         ({"memory": "wrong:A"}, r"SyntaxError: .*wrong.py, line 1"),
         ({"network": clew.NetworkConfig(encoder="mine:Cue")}, "mine:Cue is not an encoder"),
         ({"network": clew.NetworkConfig(encoder_options={"a": 1})}, "none has none"),
-        ({"env": "mine:Average", "env_options": {}}, "cannot be called with what it is"),
+        ({"env": "mine:Average", "env_options": {}}, "cannot be called with these arguments"),
         ({"env": "wrong:A"}, r"cannot import .*wrong:A.*: SyntaxError: .*wrong.py, line 1"),
         ({"env_options": {"dela": 3}}, "unknown option of mine:Cue 'dela'; did you mean 'delay'"),
         ({"algorithm": "mine:Cue"}, "mine:Cue is not a learner: it lacks config, gathering"),
@@ -163,7 +163,7 @@ def test_a_metric_of_the_task_with_a_name_of_the_rows_is_refused(name: str) -> N
     """Its mean would be another's, and rows without a number of steps are no rows."""
     config = clew.TrainConfig(env=Cue, algorithm=Halved)
     refuse_taken_names(config, ("success", "return", "length"))
-    with pytest.raises(UserError, match=f"own_parts:Cue has a metric '{name}', .* otherwise"):
+    with pytest.raises(UserError, match=f"own_parts:Cue has a metric '{name}', .* rename it"):
         refuse_taken_names(config, ("success", name))
 
 

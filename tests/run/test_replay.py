@@ -201,7 +201,7 @@ def test_a_damaged_or_foreign_replay_is_passed_over(tmp_path: Path) -> None:
     with pytest.raises(checkpoint.CheckpointError) as raised:
         checkpoint.load_newest(folder, accept)
     reasons = str(raised.value)
-    assert "update 4, its name says another" in reasons or "is not the one" in reasons
+    assert "update 4, but its name has another" in reasons or "is not the one" in reasons
     assert "cannot be read" in reasons and "cut short" in reasons
     (folder / names[0]).unlink()
     checkpoint.remove_leftovers(folder)

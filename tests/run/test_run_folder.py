@@ -93,7 +93,7 @@ def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsy
     """Of the same shapes: it used to load and to resume silently."""
     foreign = newest(trained.with_name("other"))
     shutil.copy(foreign, copy / "checkpoints")
-    with pytest.warns(CheckpointWarning, match="belongs to another run.*is taken instead"):
+    with pytest.warns(CheckpointWarning, match="belongs to another run.*is used instead"):
         clew.load(copy)
     with pytest.raises(UserError, match="belongs to another run"):
         clew.load_policy(copy, checkpoint="16")
@@ -208,7 +208,7 @@ def test_a_run_that_failed_before_its_first_step_does_not_keep_its_name(
     assert folder.read_config(tmp_path / "run").seed == 7
     found = clew.train(config, resume=resume, progress=watch)
     assert found.summary["updates"] == 2 and folder.read_config(found.path).seed == 0
-    assert any("no checkpoint to resume from: it begins anew" in line for line in watch.messages)
+    assert any("no checkpoint to resume from: it starts anew" in line for line in watch.messages)
 
 
 @pytest.mark.parametrize("made", ["metrics.jsonl", "summary.json", "checkpoints/best.clew"])

@@ -95,7 +95,7 @@ def test_one_seed_begins_several(tmp_path):
 
 def test_other_numbers_of_seeds_are_refused(source, tmp_path):
     config = small_config(tmp_path, start_from=str(source), seeds=3, steps=STEPS)
-    with pytest.raises(UserError, match="run of 2 seeds .*, for a run of 3: .* 1, or as many"):
+    with pytest.raises(UserError, match="run with 2 seeds .* for a run with 3: .* 1, or as"):
         clew.train(config, progress=Watch())
 
 
@@ -167,7 +167,7 @@ def test_agents_of_a_study_begin_with_one(source, tmp_path):
     ):
         np.testing.assert_array_equal(found, np.stack([expected] * 2))
     config = small_config(tmp_path, start_from=str(source))
-    with pytest.raises(UserError, match="run of 2 seeds .* in a study or sweep one agent"):
+    with pytest.raises(UserError, match="run with 2 seeds .* in a study or sweep all agents"):
         init_lanes(make_parts(config), [Lane(config), Lane(config)])
 
 

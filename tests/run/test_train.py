@@ -70,7 +70,7 @@ def assert_says_first(config: TrainConfig, says: str) -> None:
     [
         (
             {"env_options": {"memory_length": 16_000_000}},
-            "16,000,001 steps, and each of 8 .* 1,024",
+            "16,000,001 steps, but each of 8 .* 1,024",
         ),
         ({"env_options": {"memory_length": 1_024}}, "at least 1,025 steps"),
         ({"wrappers": clew.WrapperConfig(trial_episodes=100)}, "at least 1,100 steps"),
@@ -94,7 +94,7 @@ def test_a_run_that_ends_before_it_learns_says_so(tmp_path):
         steps=5000,
         run_dir=str(tmp_path),
     )
-    said = "nothing is learned within this run: r2d2 begins after 10,000 steps, and the run has 5,1"
+    said = "nothing is learned in this run: r2d2 begins after 10,000 steps, but the run has 5,1"
     assert_says_first(config, said)
 
 

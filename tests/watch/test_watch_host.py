@@ -162,7 +162,7 @@ def test_the_tasks_own_rewards_are_reported_beside_those_learned_from() -> None:
     "draws, says",
     [
         (False, "no brush; pip install"),
-        ("words", r"its render gives 'step', expected an array \[height"),
+        ("words", r"its render returns 'step', expected an array \[height"),
         ("nothing", "it has no render"),
     ],
 )
@@ -192,7 +192,7 @@ def drawn_anyway(**options: Any) -> Counting:
 
 def test_a_factory_with_a_mode_of_its_own_is_told_who_asked() -> None:
     agent, side = make(env="test_watch_host:drawn_anyway")
-    with pytest.raises(UserError, match="multiple values.*filmed, it is asked for render_mode"):
+    with pytest.raises(UserError, match="multiple values.*films it is called with render_mode"):
         played(agent, side, episodes=1)
 
 

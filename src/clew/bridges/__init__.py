@@ -1,1 +1,1 @@
-"""Other people's environments as clew's tasks."""
+"""Environments of other packages as tasks of clew."""

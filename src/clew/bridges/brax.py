@@ -15,37 +15,37 @@ LENGTH = 1000
 ALL, POSITIONS = "all", "positions"
 SHOWN = (ALL, POSITIONS, "velocities")
 TOLD_APART = ("ant", "halfcheetah", "hopper", "walker2d")
-"""Those that observe positions, then velocities, and nothing else."""
+"""Environments that observe positions, then velocities, and nothing else."""
 
 
 class BraxState(NamedTuple):
-    """Of an episode."""
+    """The state of an episode."""
 
     inner: Any
-    """Brax's."""
+    """Brax's own state."""
     time: Int[Array, ""]
 
 
 class Brax:
     """An environment of Brax: bodies that are moved by torques from -1 to 1.
 
-    What Brax calls done terminates, the last of `episode_length` steps truncates. Brax's own
-    wrapper goes back to the same first state after each episode of a training; here each episode
-    has a first state of its own.
+    Brax's `done` terminates, and the last of `episode_length` steps truncates. Brax's own wrapper
+    returns to the same first state after each episode of a training; here each episode has its own
+    first state.
 
     With `shown="positions"` or `"velocities"` an agent must remember: Ant, HalfCheetah, Hopper and
     Walker without velocities or without positions are the tasks of Ni et al. (2022) and of POBAX
-    (2025), but for the version of the bodies and of the physics.
+    (2025), apart from the versions of the bodies and of the physics.
 
     Args:
         env: the environment, without wrappers.
         name: of the environment.
-        episode_length: steps, or one that falls ends before.
-        shown: of an observation: "all", "positions" or "velocities".
+        episode_length: most steps of an episode; it ends earlier if the body falls.
+        shown: the observed part: "all", "positions" or "velocities".
 
     Raises:
         UserError: an impossible length, another `shown`, or an environment that observes more than
-            the two.
+            positions and velocities.
 
     Source: brax 0.14.2 (Freeman et al., 2021), `envs/base.py` and `envs/wrappers/training.py`.
     """
@@ -61,7 +61,7 @@ class Brax:
         if shown != ALL:
             if name not in TOLD_APART:
                 raise UserError(
-                    f"brax:{name} observes more than positions and velocities; shown is known of "
+                    f"brax:{name} observes more than positions and velocities; shown is for "
                     f"{', '.join(TOLD_APART)}"
                 )
             positions = whole - env.sys.qd_size()
@@ -81,7 +81,7 @@ class Brax:
         return inner.obs[self.part], BraxState(inner, jnp.zeros((), jnp.int32))
 
     def step_env(self, key: Array, state: BraxState, action: Array, params: Any) -> tuple[Any, ...]:
-        """One step; what is random in it follows from the state."""
+        """One step; its random numbers follow from the state."""
         inner, time = self.env.step(state.inner, action), state.time + 1
         terminated = inner.done > 0
         truncated = (time >= self.episode_length) & ~terminated
@@ -90,7 +90,7 @@ class Brax:
 
 
 def factory(place: str) -> Factory:
-    """What builds an environment, and its options: its constructor's, and those of `Brax`.
+    """A function that builds an environment, with the options of its constructor and of `Brax`.
 
     Raises:
         UserError: an unknown name, or the package is missing or of another version.

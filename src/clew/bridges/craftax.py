@@ -19,11 +19,11 @@ NEVER = 2**30
 
 
 class Craftax:
-    """An environment of Craftax: to survive in a world, and to get on in it.
+    """An environment of Craftax: the player has to survive in a world and make progress in it.
 
-    Its `done` does not tell the player's end from that of the time, `max_timesteps` of its params;
-    here the former terminates and the latter truncates. The metric `achievements` is how many of
-    the game's achievements an episode has. `env` must open no next episode by itself.
+    Its `done` does not distinguish the player's death from the time limit, `max_timesteps` of its
+    params; here the former terminates and the latter truncates. The metric `achievements` is the
+    number of the game's achievements in an episode. `env` must not reset itself.
 
     Source: craftax 1.6.1 (Matthews et al., 2024), `craftax/envs/` and `is_game_over`.
     """
@@ -43,7 +43,7 @@ class Craftax:
 
 
 def factory(place: str) -> Factory:
-    """What builds an environment; its options are fields of its params.
+    """A function that builds an environment; its options are fields of its params.
 
     Raises:
         UserError: an unknown id, or the package is missing or of another version.

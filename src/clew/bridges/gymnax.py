@@ -1,6 +1,6 @@
-"""Environments that follow gymnax's interface, as tasks; "gymnax:ID" or "gymnax:module:factory".
+"""Environments with gymnax's interface as tasks: "gymnax:ID" or "gymnax:module:factory".
 
-So do those of other packages behind their bridges, see `PACKAGES` in `clew.bridges.jax_packages`.
+The bridges give other packages this interface too, see `PACKAGES` in `clew.bridges.jax_packages`.
 """
 
 import dataclasses
@@ -34,21 +34,21 @@ from clew.errors import UserError, parameters_of, require_choice, unknown_name
 from clew.names import resolve
 
 KEY = "key"
-"""In place of the type of random keys, which become nothing else."""
+"""Stands for the type of random keys, which are never converted."""
 NEEDED = ("reset", "step_env", "observation_space", "action_space")
 OLD = (
-    "says only `done`, as before gymnax 1.0, which does not tell a time limit from an end: give it "
-    "is_terminated(state, params) and is_truncated(state, params), or count every end as a "
-    "termination with the option every_end=terminated"
+    "has only `done`, as before gymnax 1.0, which does not separate a time limit from a "
+    "termination: give it is_terminated(state, params) and is_truncated(state, params), or count "
+    "every end as a termination with the option every_end=terminated"
 )
 EVERY_END = ("terminated",)
 NOT_METRICS = ("discount", "terminated", "truncated", "return", "length")
-"""What `info` may hold that is said elsewhere, by the transition or by the stream."""
+"""Entries of `info` that the transition or the stream already has."""
 
 
 @dataclass(frozen=True, eq=False)
 class GymnaxSpec:
-    """An environment of another library and what its shapes say; compared by identity."""
+    """An environment of another library and facts from its shapes; compared by identity."""
 
     name: str
     env: Any
@@ -58,18 +58,18 @@ class GymnaxSpec:
     state: Any
     """The state's tree with the type of each leaf, `KEY` for a random key's."""
     truncated: Callable[[Any, Any], Any] | None
-    """Says of state and params whether time is up; None if nothing cuts episodes off."""
+    """Whether the time limit is reached, from state and params; None if there is no limit."""
     metric_names: tuple[str, ...]
     action_mask: Callable[[Any], Any] | None
-    """Says of a state which actions it allows; None if it always allows all."""
+    """The allowed actions in a state; None if all are always allowed."""
     render: Callable[[Any], np.ndarray] | None
-    """Draws a state; None if there is no picture of it."""
+    """Draws a state; None if it cannot be drawn."""
 
 
 class GymnaxEnvironment(Environment):
-    """An environment that follows the interface of gymnax 1.0, as a task.
+    """An environment with the interface of gymnax 1.0, as a task.
 
-    What is used of it:
+    These parts of it are used:
 
         reset(key, params) -> observation, state
         step_env(key, state, action, params) -> observation, state, reward, terminated, info
@@ -77,30 +77,30 @@ class GymnaxEnvironment(Environment):
         observation_space(params), action_space(params)
         default_params, unless `params` is given
 
-    `step_env` may answer `truncated` after `terminated` by itself, and needs no `is_truncated`
-    then. gymnax's `step` is not used: it opens the next episode at once, and `AutoReset` does that
-    here, one step after the final observation of a truncated episode. What an environment's own
-    `step` does besides (DeepSea-bsuite counts over episodes) is not done.
+    `step_env` may also return `truncated` after `terminated`, and then needs no `is_truncated`.
+    gymnax's `step` is not used: it opens the next episode at once, while here `AutoReset` does so,
+    one step after the final observation of a truncated episode. Anything else that an environment's
+    own `step` does is left out (DeepSea-bsuite counts over episodes).
 
-    An environment may have `action_mask(state)`, which becomes the task's, and
+    An environment may have `action_mask(state)`, which becomes the task's mask, and
     `render_state(state)`, a picture for people.
 
     Observations have the forms of `clew.bridges.gymnasium.spaces.adapt_observation`: uint8 or
     float32 for a Box, int32 for a Discrete, a flat dict of them. Metrics are the single numbers in
-    `info`, its "discount" apart.
+    `info`, except "discount".
 
     Args:
         env: the environment.
         params: its settings, a tree of numbers; None for its `default_params`.
-        name: what error messages call it.
-        every_end: how to read an environment that only says `done`, without telling an end from a
-            time limit, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
-            termination, time limits too, so that nothing is expected after them. For others it is
-            refused.
+        name: its name in error messages.
+        every_end: for an environment with only `done`, which does not separate terminations from
+            time limits, as before gymnax 1.0: None refuses it, "terminated" counts every end as a
+            termination, including time limits, so that the value after them is 0. It is refused for
+            other environments.
 
     Raises:
-        UserError: something of the interface is missing or fails, a space is not supported, or
-            observations do not have their space's form.
+        UserError: a part of the interface is missing or fails, a space is not supported, or
+            observations do not have the form of their space.
 
     Source: gymnax 1.0 (R. T. Lange, 2022), environments/environment.py.
     """
@@ -128,12 +128,12 @@ class GymnaxEnvironment(Environment):
 
     @property
     def action_space(self) -> spaces.Space:
-        """What actions are: whole numbers from 0 on, or a Box of float32."""
+        """The actions: integers from 0, or a Box of float32."""
         return self.spec.actions.space
 
     @property
     def about(self) -> str:
-        """What the environment says of itself, in one line; may be empty."""
+        """The environment's own description, on one line; may be empty."""
         return (inspect.getdoc(type(self.spec.env)) or "").partition("\n")[0]
 
     def reset(self, key: Key[Array, ""]) -> tuple[EnvState, Observation]:
@@ -169,12 +169,12 @@ class GymnaxEnvironment(Environment):
 
 
 def action_dtype(adapter: ActionAdapter) -> Any:
-    """The type of an environment's actions in JAX; Gymnasium's own is int64 for a choice."""
+    """The type of an environment's actions in JAX; Gymnasium's is int64 for discrete actions."""
     return jnp.dtype(jnp.int32 if adapter.dtype.kind in "iu" else adapter.space.dtype)
 
 
 def seen(adapter: ObservationAdapter, observation: Any) -> Observation:
-    """An observation in the form that the agent sees, as `ObservationAdapter` does in NumPy."""
+    """An observation in the agent's form, as from `ObservationAdapter` in NumPy."""
     found = {}
     for leaf in adapter.leaves:
         value = observation
@@ -186,16 +186,16 @@ def seen(adapter: ObservationAdapter, observation: Any) -> Observation:
 
 
 def picked(value: Any, key: str | int) -> Any:
-    """A part of an observation: of a mapping, of a sequence, or a field of a dataclass."""
+    """A part of an observation: an entry of a mapping or sequence, or a field of a dataclass."""
     if isinstance(key, int) or isinstance(value, Mapping):
         return value[key]
     return getattr(value, key)
 
 
 def typed(types: Any, state: Any) -> Any:
-    """A state whose leaves have the types of a tree, whatever Python's numbers became on the way.
+    """A state with its leaves converted to the types of a tree.
 
-    gymnax's environments open with plain numbers, such as a time of 0, and go on with arrays.
+    gymnax's environments begin with Python numbers, such as a time of 0, and continue with arrays.
     """
 
     def one(dtype: Any, leaf: Any) -> Any:
@@ -205,12 +205,12 @@ def typed(types: Any, state: Any) -> Any:
 
 
 def scalar(value: Any, dtype: Any) -> Array:
-    """A single number, whatever axes of length 1 it has."""
+    """A single number, without its axes of length 1."""
     return jnp.asarray(value).astype(dtype).reshape(())
 
 
 def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec:
-    """What `GymnaxEnvironment` needs to know, from the shapes that the environment answers.
+    """The facts that `GymnaxEnvironment` needs, from the shapes that the environment returns.
 
     Raises:
         UserError: see `GymnaxEnvironment`.
@@ -218,7 +218,7 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec
     _check_interface(env, params, name)
     if params is None:
         params = env.default_params
-    # Arrays, as gymnax's own compiled `step` sees them, and of known values.
+    # Arrays, as in gymnax's own compiled `step`, with known values.
     params = jax.tree.map(jnp.asarray, params)
     observations = adapt_observation(converted(env.observation_space(params), name), name)
     actions = adapt_action(converted(env.action_space(params), name), name)
@@ -233,14 +233,14 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec
     )
     if len(answer) not in (5, 6):
         raise UserError(
-            f"{name}'s step_env must answer observation, state, reward, terminated and info, it "
-            f"answered {len(answer)} values"
+            f"{name}'s step_env must return observation, state, reward, terminated and info, but "
+            f"returned {len(answer)} values"
         )
     state = _state_types(opened, answer[1], name)
     limit = _limit(env) if len(answer) == 5 else None
     tells = limit is not None or len(answer) == 6
     if tells and every_end is not None:
-        raise UserError(f"{name} tells a termination from a time limit: leave out every_end")
+        raise UserError(f"{name} separates terminations from time limits: leave out every_end")
     if not tells and every_end is None:
         raise UserError(f"{name} {OLD}")
     if limit is not None:
@@ -249,17 +249,17 @@ def probe(env: Any, params: Any, name: str, every_end: str | None) -> GymnaxSpec
         _check_observation(observations, observation, f"{name}'s {when}")
     for what, value in zip(("reward", "terminated"), answer[2:4], strict=True):
         if np.prod(value.shape, dtype=int) != 1:
-            raise UserError(f"{name}'s {what} must be one number, it has shape {value.shape}")
+            raise UserError(f"{name}'s {what} must be one number, but has shape {value.shape}")
     more = (getattr(env, method, None) for method in ("action_mask", "render_state"))
     metrics = _metrics(answer[-1])
     return GymnaxSpec(name, env, params, observations, actions, state, limit, metrics, *more)
 
 
 def converted(space: Any, name: str) -> spaces.Space:
-    """Gymnasium's form of a space of gymnax, or of one that looks like it.
+    """A space of gymnax, or one with the same attributes, as Gymnasium's.
 
     Raises:
-        UserError: it is none of Discrete, Box, Dict and Tuple.
+        UserError: it is not a Discrete, Box, Dict or Tuple.
     """
     if isinstance(space, gymnasium.Space):
         return space
@@ -275,7 +275,7 @@ def converted(space: Any, name: str) -> spaces.Space:
     shape, dtype = tuple(space.shape), np.dtype(space.dtype)
     dtype = np.dtype(np.float32) if dtype.kind == "f" else dtype
     bounds = [np.broadcast_to(np.asarray(bound), shape) for bound in (space.low, space.high)]
-    if dtype.kind in "iu":  # an infinite bound of whole numbers is the type's own
+    if dtype.kind in "iu":  # infinite bounds of integers become those of the type
         limits = np.iinfo(dtype.type)
         bounds = [np.clip(bound, limits.min, limits.max) for bound in bounds]
     low, high = (np.array(bound).astype(dtype) for bound in bounds)
@@ -288,7 +288,7 @@ def _check_interface(env: Any, params: Any, name: str) -> None:
         if not hasattr(env, attribute):
             why = ""
             if attribute == "step_env" and hasattr(env, "step"):
-                why = "; its step alone will not do, which opens the next episode at once"
+                why = "; its step is not enough, because it opens the next episode at once"
             raise UserError(
                 f"{name} does not follow gymnax's interface: {type(env).__name__} has no "
                 f"{attribute}{why}"
@@ -296,12 +296,12 @@ def _check_interface(env: Any, params: Any, name: str) -> None:
 
 
 def _limit(env: Any) -> Callable[[Any, Any], Any] | None:
-    """The environment's `is_truncated`; None if its ends hold the time limit already."""
+    """The environment's `is_truncated`; None if its ends already include the time limit."""
     terminal, terminated = (
         next((kind for kind in type(env).__mro__ if method in vars(kind)), None)
         for method in ("is_terminal", "is_terminated")
     )
-    # Written for an older gymnax upon the base class of this one: is_terminal had the limit.
+    # Written for an older gymnax, where is_terminal had the limit, but with the new base class.
     older = False
     if terminal is not None and terminated is not None:
         older = terminal is not terminated and issubclass(terminal, terminated)
@@ -324,21 +324,22 @@ def _check_observation(adapter: ObservationAdapter, observation: Any, where: str
             try:
                 found = picked(found, key)
             except (LookupError, AttributeError, TypeError):
-                raise UserError(f"{where} observes no {leaf.name!r}, its space says so") from None
+                raise UserError(f"{where} has no {leaf.name!r}, but its space has") from None
         label = f" {leaf.name}" if leaf.name else ""
         if np.prod(found.shape, dtype=int) != np.prod(leaf.raw_shape, dtype=int):
             raise UserError(
-                f"{where} observes{label} in shape {found.shape}, its space says {leaf.raw_shape}"
+                f"{where} observes{label} in shape {found.shape}, but its space has "
+                f"{leaf.raw_shape}"
             )
         whole = is_categorical(leaf.space) or leaf.dtype == np.uint8
         if whole and np.dtype(found.dtype).kind == "f":
             raise UserError(
-                f"{where} observes{label} as {found.dtype}, its space says {leaf.dtype}"
+                f"{where} observes{label} as {found.dtype}, but its space has {leaf.dtype}"
             )
 
 
 def _state_types(opened: Any, stepped: Any, name: str) -> Any:
-    """A tree of the types that hold both the opening state and what a step makes of it."""
+    """A tree of types for both the first state and the state after a step."""
     if jax.tree.structure(opened) != jax.tree.structure(stepped):
         raise UserError(
             f"{name}'s state changes its structure from reset to step_env: "
@@ -348,7 +349,7 @@ def _state_types(opened: Any, stepped: Any, name: str) -> Any:
     def one(a: Any, b: Any) -> Any:
         if a.shape != b.shape:
             raise UserError(
-                f"{name}'s state has a part of shape {a.shape} after reset and {b.shape} after "
+                f"{name}'s state has a part of shape {a.shape} after reset, but {b.shape} after "
                 "step_env"
             )
         if jnp.issubdtype(a.dtype, jax.dtypes.extended):
@@ -374,19 +375,19 @@ def _metrics(info: Any) -> tuple[str, ...]:
 
 
 def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEnvironment:
-    """Builds an environment of gymnax, or one that follows its interface, as those of bridges do.
+    """Builds an environment of gymnax, or one with its interface, such as those of bridges.
 
     Args:
-        name: "PACKAGE:ID" of one of `PACKAGES`; or "gymnax:module:factory", which returns an
-            environment, or one and its params as `gymnax.make` does; the current folder is
-            searched for modules too.
+        name: "PACKAGE:ID" for one of `PACKAGES`; or "gymnax:module:factory", which returns an
+            environment, or one and its params like `gymnax.make`; the current folder is searched
+            for modules too.
         options: keyword arguments of the environment's constructor (of the factory), and fields of
-            its params; a name that is both goes to the constructor. And `every_end`, see
+            its params; a name that is both goes to the constructor. Also `every_end`, see
             `GymnaxEnvironment`.
 
     Raises:
-        UserError: an unknown id or option (with the nearest), a value of another kind than the
-            default's, a package that is missing or of another version, or an environment that
+        UserError: an unknown id or option (with the nearest ones), a value of another kind than the
+            default, a package that is missing or has another version, or an environment that
             `GymnaxEnvironment` refuses.
     """
     options = dict(options or {})
@@ -413,7 +414,7 @@ def make_gymnax(name: str, options: Mapping[str, Any] | None = None) -> GymnaxEn
 
 
 def gymnax_options(name: str) -> dict[str, Any]:
-    """The options of an environment of gymnax with their defaults.
+    """The options of an environment of gymnax, with their defaults.
 
     Raises:
         UserError: as `make_gymnax`.
@@ -428,7 +429,7 @@ def gymnax_options(name: str) -> dict[str, Any]:
 
 
 def _factory(name: str) -> Factory:
-    """What builds the environment, and the keyword arguments that it takes."""
+    """The function that builds the environment, and its keyword arguments."""
     package, _, place = name.partition(":")
     if package != "gymnax":
         bridge = importlib.import_module(f"clew.bridges.{package}")
@@ -446,7 +447,7 @@ def _factory(name: str) -> Factory:
 
 
 def _built(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """An environment and its params, None where it does not say."""
+    """An environment and its params, or None if the factory returns no params."""
     try:
         made = call(name, factory, options)
     except OSError as error:  # MNISTBandit-bsuite fetches its pictures
@@ -457,23 +458,23 @@ def _built(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -
 
 
 def _fields(params: Any) -> dict[str, Any]:
-    """The settings in an environment's params by name; empty if they are no record."""
+    """The settings in an environment's params by name; empty if they have no fields."""
     if dataclasses.is_dataclass(params):
         return {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
     return {name: getattr(params, name) for name in getattr(params, "_fields", ())}
 
 
 def _named(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """The parameters that a keyword can name."""
+    """The parameters that can be given by keyword."""
     unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return [name for name, parameter in parameters.items() if parameter.kind not in unnamed]
 
 
 def _as_default(what: str, value: Any, default: Any) -> Any:
-    """A value in the kind of the default that it replaces.
+    """A value converted to the kind of the default that it replaces.
 
     Raises:
-        UserError: it is of another kind or shape.
+        UserError: it has another kind or shape.
     """
     kind = np.asarray(default).dtype.kind
     if kind not in "biuf":

@@ -1,4 +1,4 @@
-"""Packages of environments written in JAX: which versions, how to install, what builds theirs."""
+"""Packages of environments written in JAX: their versions, installation and builders."""
 
 import importlib
 import inspect
@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from clew.errors import UserError
 
 Factory = tuple[Callable[..., Any], Mapping[str, inspect.Parameter]]
-"""Builds an environment with gymnax's interface, from keyword arguments that it also names."""
+"""A function that builds an environment with gymnax's interface, and its keyword arguments."""
 
 
 class Package(NamedTuple):
-    """One that clew was tried with."""
+    """A package that clew was tested with."""
 
     versions: tuple[int, int]
-    """The first two numbers of the versions with the interface that is used."""
+    """The first two numbers of the versions with the expected interface."""
     extra: str
-    """Of clew's own, which installs it."""
+    """The extra of clew that installs it."""
 
 
 PACKAGES = {
@@ -32,7 +32,7 @@ PACKAGES = {
 
 
 def is_packaged(name: str) -> bool:
-    """Whether a task's name is of one of these: "xminigrid:ID"."""
+    """Whether a task's name belongs to one of these packages: "xminigrid:ID"."""
     package, colon, _ = name.partition(":")
     return bool(colon) and package in PACKAGES
 
@@ -45,14 +45,14 @@ def import_package(name: str, module: str = "") -> Any:
         module: of the package; by default the package itself.
 
     Raises:
-        UserError: it is missing, or of another version.
+        UserError: it is missing, or has another version.
     """
     package = PACKAGES[name]
     install = f"pip install 'clew[{package.extra}]'"
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        version = None  # not there, or on the path without having been installed
+        version = None  # missing, or on the path without an installation
     if version is not None:
         numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
         if numbers != package.versions:
@@ -65,7 +65,7 @@ def import_package(name: str, module: str = "") -> Any:
 
 
 def keywords_of(defaults: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """Keyword arguments with their defaults, as a signature has them."""
+    """Keyword arguments with their defaults, as in a signature."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return {n: inspect.Parameter(n, kind, default=value) for n, value in defaults.items()}
 

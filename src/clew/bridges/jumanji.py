@@ -13,25 +13,25 @@ from clew.envs.spaces import MASK, space_without
 from clew.errors import UserError, unknown_name
 
 MOST = 10_000
-"""Actions that choices which are masked together may have."""
+"""Most combinations of choices that are masked together."""
 
 
 class JumanjiState(NamedTuple):
-    """Of an episode."""
+    """The state of an episode."""
 
     inner: Any
-    """Jumanji's."""
+    """Jumanji's own state."""
     mask: Bool[Array, " actions"] | None
-    """What is allowed now."""
+    """The allowed actions."""
 
 
 class Jumanji:
-    """An environment of Jumanji: a puzzle, a game or a plan, with what is allowed at each step.
+    """An environment of Jumanji: a puzzle, game or planning problem, with an action mask.
 
-    An observation is the environment's own without its mask, which is the task's `action_mask`.
-    Where several choices are allowed or forbidden together, as a row and a column of a board are,
-    an action is one choice among all pairs. Where nothing is allowed, everything is. A last step
-    with a discount of 0 terminates, another truncates. Environments of several agents are refused.
+    An observation is the environment's own without its mask, which becomes the task's
+    `action_mask`. If several choices are masked together, such as row and column of a board, an
+    action is one choice among all pairs. If nothing is allowed, everything is. A last step with a
+    discount of 0 terminates, any other truncates. Environments with several agents are refused.
 
     Raises:
         UserError: a mask of another form, or too many pairs.
@@ -56,8 +56,8 @@ class Jumanji:
             if mask.shape != self.together or count > MOST:
                 raise UserError(
                     f"{name} has actions {self.choices} with a mask of shape {mask.shape}; "
-                    f"supported is one choice, or several with a mask of all their pairs, of which "
-                    f"there may be {MOST:,}"
+                    f"supported is one choice, or several with a mask of all their pairs, up to "
+                    f"{MOST:,} pairs"
                 )
             self.choices = spaces.Discrete(count)
 
@@ -70,7 +70,7 @@ class Jumanji:
         return self.choices
 
     def action_mask(self, state: JumanjiState) -> Bool[Array, " actions"] | None:
-        """What is allowed in a state."""
+        """The allowed actions in a state."""
         return state.mask
 
     def reset(self, key: Array, params: Any) -> tuple[Any, JumanjiState]:
@@ -81,7 +81,7 @@ class Jumanji:
     def step_env(
         self, key: Array, state: JumanjiState, action: Array, params: Any
     ) -> tuple[Any, ...]:
-        """One step; what is random in it follows from the state."""
+        """One step; its random numbers follow from the state."""
         if self.together:
             action = jnp.stack(jnp.unravel_index(action, self.together))
         inner, step = self.env.step(state.inner, action)
@@ -93,13 +93,13 @@ class Jumanji:
     def _state(self, inner: Any, observation: Any) -> JumanjiState:
         if not self.masks:
             return JumanjiState(inner, None)
-        # A snake in its own coils may do nothing, and has to do something.
+        # A trapped snake has no allowed action, but must take one.
         mask = jnp.ravel(getattr(observation, MASK))
         return JumanjiState(inner, mask | ~jnp.any(mask))
 
 
 def factory(place: str) -> Factory:
-    """What builds an environment, and its options: its constructor's that are numbers or words.
+    """A function that builds an environment; its options are the constructor's numbers and texts.
 
     Raises:
         UserError: an unknown id, or the package is missing or of another version.

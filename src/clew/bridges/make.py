@@ -44,9 +44,9 @@ def make_env(name: str, /, **options: Any) -> Environment:
 
 
 def refuse_unknown_options(name: str, options: dict[str, Any]) -> None:
-    """Raises `UserError` for a JAX task, or an option of it, that there is not."""
+    """Raises `UserError` for an unknown JAX task, or an unknown option of one."""
     if isinstance(name, str) and is_packaged(name):
-        return  # building it says so
+        return  # building it raises the error
     known = env_options(name)
     for option in options:
         if option not in known:
@@ -57,7 +57,7 @@ def env_options(name: str) -> dict[str, Any]:
     """The options of a JAX task with their defaults.
 
     Raises:
-        UserError: an unknown name, or one of something else.
+        UserError: an unknown name, or one that is not a JAX task.
     """
     if not isinstance(name, str):
         raise UserError(f"a task is given by its name, got {one_line(name)}")
@@ -66,15 +66,15 @@ def env_options(name: str) -> dict[str, Any]:
     kind = ENVS.get(name) or jax_task(name)
     if kind is None:
         if is_reference(name) and not name.startswith("gym:"):
-            resolve(name)  # says if it cannot be imported
-            raise UserError(f"{name} is no JAX task: expected a class derived from Environment")
+            resolve(name)  # raises if it cannot be imported
+            raise UserError(f"{name} is not a JAX task: expected a class derived from Environment")
         raise unknown_environment(name)
     parameters = inspect.signature(kind).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters}
 
 
 def unknown_environment(name: str) -> UserError:
-    """The error for a name that is none of `ENVS`, with the environment that is meant."""
+    """The error for a name that is not in `ENVS`, with the environment that may be meant."""
     meant = _of_popgym(name) or _of_gymnasium(name)
     if meant is not None:
         return UserError(f"unknown environment {name!r}; did you mean {meant}?")
@@ -82,7 +82,7 @@ def unknown_environment(name: str) -> UserError:
 
 
 def _of_gymnasium(name: str) -> str | None:
-    """What Gymnasium calls so, in other letters or without a version, or nearly so."""
+    """A Gymnasium id that equals the name apart from case or version, or nearly so."""
     plain, known = name.removeprefix("gym:"), {i: i.lower() for i in gymnasium.registry}
     alike = [i for i, low in known.items() if plain.lower() in (low, low.rpartition("-v")[0])]
     if alike:
@@ -95,7 +95,7 @@ def _of_gymnasium(name: str) -> str | None:
 
 
 def _of_popgym(name: str) -> str | None:
-    """The task, and its option, that popgym calls "popgym-RepeatPreviousEasy-v0"."""
+    """The task with its option for an id of popgym such as "popgym-RepeatPreviousEasy-v0"."""
     plain = re.sub(r"^popgym-|-v\d+$|[^a-z]", "", name.lower())
     for task in POPGYM:
         rest = plain.removeprefix(task.replace("_", ""))
@@ -109,12 +109,12 @@ def _of_popgym(name: str) -> str | None:
 def jax_task(name: str) -> type[Environment] | None:
     """The JAX task of your own that "module:Class" names; None for any other name.
 
-    The module is imported to find out: a Gymnasium environment is named in the same way.
+    The module is imported to find out, since Gymnasium environments have the same form of name.
     """
     if not is_reference(name) or name.startswith(GYMNASIUM) or is_packaged(name):
         return None
     try:
         found: object = resolve(name)
     except UserError:
-        return None  # whoever builds the task says what is wrong
+        return None  # building the task raises the error
     return found if isinstance(found, type) and issubclass(found, Environment) else None

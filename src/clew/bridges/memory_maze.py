@@ -1,18 +1,17 @@
 """Memory Maze (Pasukonis et al., 2022) for Gymnasium; needs `pip install 'clew[memory-maze]'`.
 
-The tasks are the package's own, as shipped or four times as fast with the same pictures and
-rewards. Two things in the package cost most of the time and memory and change nothing visible:
+The tasks are the package's own, either as shipped, or four times as fast with the same pictures and
+rewards. Two things in the package take most of the time and RAM without a visible effect:
 
-- After each of 50 substeps of physics every target walks through the list of contacts, element by
-  element from Python, which takes some 240 us even for a single contact. `contact.geom` is the
-  same list as one array of pairs of geometries, and a target is touched exactly if its geometry
-  is in it.
-- Ten kinds of walls get a set each of the same eight textures. One set serves them all: which
-  texture a wall gets is drawn as an index into its set, and the sets have the same order.
+- After each of 50 physics substeps every target iterates over the list of contacts from Python,
+  which takes some 240 us even for a single contact. `contact.geom` is the same list as one array of
+  pairs of geometries, and a target is touched exactly if its geometry is in it.
+- Each of ten kinds of walls gets its own set of the same eight textures. One set is enough: a
+  wall's texture is drawn as an index into its set, and all sets have the same order.
 
-Neither changes `dm_control` or `memory_maze` for anybody else in the process: the tasks are built
-by copies of Memory Maze's functions that see other globals, and clew's targets have a class of
-their own. tests/bridges/test_memory_maze.py compares every frame and reward of whole episodes.
+The changes do not affect other users of `dm_control` or `memory_maze` in the process: the tasks are
+built by copies of Memory Maze's functions with other globals, and clew's targets have their own
+class. tests/bridges/test_memory_maze.py compares every frame and reward of whole episodes.
 """
 
 import functools
@@ -37,7 +36,7 @@ from clew.envs.gymnasium_api import (
 from clew.errors import UserError, require_at_least, require_choice
 
 SIZES = {9: (3, 250), 11: (4, 500), 13: (5, 750), 15: (6, 1000)}  # targets, seconds
-PHYSICS_RATE = 200  # steps of physics a second
+PHYSICS_RATE = 200  # physics steps per second
 CONTROL_RATES = tuple(rate for rate in range(1, PHYSICS_RATE + 1) if PHYSICS_RATE % rate == 0)
 LEAST_PIXELS, MOST_PIXELS = 64, 480  # below, Memory Maze's border fills the picture; above, none
 CAMERAS = {"agent": "walker/egocentric", "top": "top_camera"}
@@ -49,44 +48,45 @@ _drawing_processes: set[int] = set()
 
 
 class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
-    """A random maze with balls of different colours; the border names the colour to go to next.
+    """A random maze with balls of different colours; the border shows the colour of the next goal.
 
-    The agent sees a picture, uint8 [64, 64, 3], and does one of 6 actions: 0 nothing, 1 forward,
+    The agent sees a picture, uint8 [64, 64, 3], and takes one of 6 actions: 0 nothing, 1 forward,
     2 left, 3 right, 4 forward and left, 5 forward and right. Touching the ball of the border's
-    colour earns 1 and changes the border to another; the balls stay where they are until the
-    episode ends, so that remembering where they are pays. Nothing else earns anything.
+    colour gives a reward of 1 and changes the border's colour; the balls stay in place until the
+    episode ends, so that it pays to remember their places. There are no other rewards.
 
     An episode has 1000, 2000, 3000 or 4000 steps (size 9, 11, 13, 15) and is then truncated; it
     never terminates. `info` is empty.
 
-    `reset(seed=s)` builds the task anew, and its mazes are those of
-    `memory_maze.tasks.memory_maze_9x9(seed=s)`; `reset()` opens the next of its mazes.
+    `reset(seed=s)` builds the task anew, with the mazes of
+    `memory_maze.tasks.memory_maze_9x9(seed=s)`; `reset()` opens the next of these mazes.
 
-    The packages are imported when the environment is made, and the maze is built by the first
-    `reset`, so that processes forked in between do not share a drawing context.
+    The packages are imported when the environment is made, but the first `reset` builds the maze,
+    so that processes forked in between do not share a drawing context.
 
     Args:
         size: 9, 11, 13 or 15 cells a side, with 3, 4, 5 or 6 balls.
-        extra_observables: shows a dictionary instead of a picture: `image`; in cells, counted from
-            the lower left corner, `agent_pos` [2], `targets_pos` [targets, 2] and `target_pos` [2],
-            the one to go to; the unit vector `agent_dir` [2]; `targets_vec` and `target_vec`, the
-            same seen from the agent, in cells; `target_color` [3], 0 to 1; and `maze_layout`
-            [size, size], uint8, 1 where one can walk, its row 0 the lowest. Floats are float32.
-        control_freq: actions a second, a divisor of 200. The time is limited in seconds, so that
+        extra_observables: observe a dictionary instead of a picture: `image`; in cells, counted
+            from the lower left corner, `agent_pos` [2], `targets_pos` [targets, 2] and `target_pos`
+            [2], the current target; the unit vector `agent_dir` [2]; `targets_vec` and
+            `target_vec`, the same relative to the agent, in cells; `target_color` [3], 0 to 1; and
+            `maze_layout` [size, size], uint8, 1 for free cells, with row 0 as the lowest. Floats
+            are float32.
+        control_freq: actions per second, a divisor of 200. The time limit is in seconds, so that
             an episode at 40 has ten times as many steps as at 4.
-        camera_resolution: pixels a side of the picture that the agent sees, 64 to 480.
+        camera_resolution: pixels a side of the agent's picture, 64 to 480.
         top_camera: the agent sees the maze from above, and itself with two ears.
-        good_visibility: low walls and balls that stand above the floor.
-        randomize_colors: draws the balls' colours out of six, anew in each episode.
+        good_visibility: low walls, and balls that stand above the floor.
+        randomize_colors: draw the balls' colours out of six in each episode.
         patched: False for the task exactly as shipped, at a quarter of the speed; see
             this module's docstring.
         render_mode: None, or "rgb_array" for a picture from `render`.
-        render_camera: "agent" for what the agent sees, border included, or "top".
+        render_camera: "agent" for the agent's view, including the border, or "top".
         render_resolution: pixels a side of that picture, 64 to 480.
 
     Raises:
-        UserError: impossible settings or actions; packages or system libraries that are missing,
-            with what to install.
+        UserError: impossible settings or actions; or missing packages or system libraries, with
+            the commands to install them.
         gymnasium.error.ResetNeeded: a step before the first reset or after an episode's end.
 
     Source: J. Pasukonis, T. Lillicrap and D. Hafner (2022), *Evaluating long-term memory in 3D
@@ -147,7 +147,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Opens an episode in a new maze; with a seed, the first of that seed's mazes."""
+        """Opens an episode in a new maze; with a seed, in the first of that seed's mazes."""
         known_options(options, "the Memory Maze", [])
         super().reset(seed=seed)
         with quiet():
@@ -191,7 +191,7 @@ class MemoryMazeEnv(gymnasium.Env[Any, np.int64]):
         return picture
 
     def close(self) -> None:
-        """Gives the drawing context back; a `reset` afterwards builds a new maze."""
+        """Frees the drawing context; a `reset` afterwards builds a new maze."""
         task, self._task = self._task, None
         self._running = False
         if task is not None:
@@ -213,7 +213,7 @@ def _extra_space(size: int, image: Box) -> Dict:
     def box(low: float, high: float, *shape: int) -> Box:
         return Box(low, high, shape, np.float32)
 
-    across = size * np.sqrt(2)  # as far as two places in the maze can be from one another
+    across = size * np.sqrt(2)  # the largest distance between two places in the maze
     return Dict(
         {
             "image": image,
@@ -235,14 +235,14 @@ def _require_one_of(name: str, value: Any, choices: Any) -> None:
 
 
 def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
-    """A task of Memory Maze, as a dm_env environment that shows dictionaries.
+    """A task of Memory Maze, as a dm_env environment with dictionaries as observations.
 
-    Its options are those of `memory_maze.tasks`' functions, its seed is below 2**32;
-    not `patched` it is as shipped.
+    Its options are those of the functions in `memory_maze.tasks`; its seed is below 2**32. Without
+    `patched` it is as shipped.
 
     Raises:
-        UserError: something is not installed, or nothing can be drawn (see `load_tasks`),
-            also because this process was forked from one that has drawn.
+        UserError: a package is not installed, or nothing can be drawn (see `load_tasks`), for
+            example because this process was forked from one that has drawn.
     """
     tasks = load_tasks()
     require_unforked(_drawing_processes, FORKED)
@@ -264,7 +264,7 @@ def build_task(size: int, seed: int, patched: bool, **options: Any) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Takes one warning out of the log: that of every reset, that a ball is no free body."""
+    """Removes one warning from the log: at every reset, that a ball has no free joint."""
     logger = logging.getLogger("absl")
 
     def is_of_interest(record: logging.LogRecord) -> bool:
@@ -278,7 +278,7 @@ def quiet() -> Iterator[None]:
 
 
 def _copy(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
-    """The same function, for which some of its module's names mean something else."""
+    """A copy of a function, with other values for some of its module's globals."""
     seen = {**function.__globals__, **names}
     copy = types.FunctionType(
         function.__code__, seen, function.__name__, function.__defaults__, function.__closure__
@@ -293,7 +293,7 @@ def _quick_task_class() -> type:
 
     class QuickTarget(target_sphere.TargetSphere):
         def _update_activation(self, physics: Any) -> None:
-            # As in the original, but for geometries that alone may touch it: there are none here.
+            # As in the original, except that all geometries may touch it, as is the case here.
             if not self._activated and (physics.data.ptr.contact.geom == self._geom_id).any():
                 self._activated = True
                 physics.bind(self._material).rgba[-1] = 0

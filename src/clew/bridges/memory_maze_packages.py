@@ -1,4 +1,4 @@
-"""The packages under Memory Maze: how they are loaded, and what to install when one is missing."""
+"""Loads the packages of Memory Maze, and says what to install if one is missing."""
 
 import importlib
 import importlib.util
@@ -27,25 +27,25 @@ REMEDIES = {
     "osmesa": f"{APT} libosmesa6",
     "glfw": "glfw needs a screen; MUJOCO_GL=egl draws without one",
 }
-DRAWING = "_make_rendering_contexts"  # dm_control's function that makes them
+DRAWING = "_make_rendering_contexts"  # dm_control's function that makes drawing contexts
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 STAND_IN = ("gym", "gym.envs", "gym.envs.registration", "gym.spaces")
 
 
 def load_tasks() -> Any:
-    """The module `memory_maze.tasks`, imported without what its import does to others.
+    """The module `memory_maze.tasks`, imported without side effects on other packages.
 
-    The package registers its tasks with the old `gym`, and cannot be imported without. Where that
+    The package registers its tasks with the old `gym`, and cannot be imported without it. If `gym`
     is not installed, an empty stand-in takes its place during the import, so that nothing is
-    registered anywhere; where it is, the package finds the real one. `dm_control` also tells
-    Python to show every deprecation warning of every package; the filters are put back.
+    registered anywhere; otherwise the package finds the real one. `dm_control` also makes Python
+    show every deprecation warning of every package; the filters are restored.
 
-    MUJOCO_GL, which chooses how pictures are drawn, becomes "egl" on Linux unless it is set, which
+    MUJOCO_GL, which selects how pictures are drawn, becomes "egl" on Linux unless it is set, which
     needs no screen, and "glfw" elsewhere.
 
     Raises:
-        UserError: a package or a library of the system is missing or of the wrong version; the
-            message says what to install.
+        UserError: a package or a system library is missing or has the wrong version; the message
+            says what to install.
     """
     require_packages()
     os.environ.setdefault("MUJOCO_GL", "egl" if sys.platform == "linux" else "glfw")
@@ -55,7 +55,7 @@ def load_tasks() -> Any:
             importlib.import_module("dm_control._render")
         except ModuleNotFoundError as error:
             raise _missing([str(error.name)]) from error
-        except Exception as error:  # PyOpenGL has many ways to say that a library is not there
+        except Exception as error:  # PyOpenGL raises many types if a library is missing
             raise _cannot_draw(error) from error
         try:
             return importlib.import_module("memory_maze.tasks")
@@ -64,7 +64,7 @@ def load_tasks() -> Any:
 
 
 def _require_screen() -> None:
-    """Where there is none, GLFW ends the process instead of raising an error."""
+    """Raises if there is no screen, since GLFW would end the process instead of raising."""
     if sys.platform != "linux" or os.environ["MUJOCO_GL"].lower() != "glfw":
         return
     if not any(map(os.environ.get, SCREENS)):
@@ -72,10 +72,10 @@ def _require_screen() -> None:
 
 
 def require_packages(python: tuple[int, int] | None = None) -> None:
-    """Raises `UserError` unless the packages are there, in versions that work together.
+    """Raises `UserError` unless the packages are installed, in versions that work together.
 
     Args:
-        python: the version of Python, if not the running one.
+        python: a version of Python other than the running one.
     """
     python = python or sys.version_info[:2]
     missing = [name for name in PACKAGES if not _is_there(name)]
@@ -88,7 +88,7 @@ def require_packages(python: tuple[int, int] | None = None) -> None:
         raise _missing(missing)
     try:
         found = metadata.version("mujoco")
-    except metadata.PackageNotFoundError:  # importable, but installed in some way of its own
+    except metadata.PackageNotFoundError:  # importable, but installed without metadata
         return
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", found)[:2])
     if not FIRST_MUJOCO <= numbers < BROKEN_MUJOCO:
@@ -99,8 +99,8 @@ def require_packages(python: tuple[int, int] | None = None) -> None:
 
 
 def require_drawing(error: Exception) -> None:
-    """Raises `UserError` if `error` is of making a drawing context, as where there is no screen."""
-    # Looked up, not tried once more: after such an error MuJoCo may abort the process.
+    """Raises `UserError` if `error` came from making a drawing context, as without a screen."""
+    # Found in the traceback, not by a second try: after such an error MuJoCo may abort the process.
     if DRAWING in (frame.name for frame in traceback.extract_tb(error.__traceback__)):
         raise _cannot_draw(error) from error
 

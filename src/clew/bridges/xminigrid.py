@@ -11,17 +11,17 @@ from clew.bridges.jax_packages import Factory, import_package, keywords_of
 from clew.errors import unknown_name
 
 HIDDEN = ("render_mode",)
-"""Fields of its params that change nothing of the task."""
+"""Fields of the params that do not change the task."""
 
 
 class XMiniGrid:
-    """An environment of XLand-MiniGrid, a goal that is reached or not in a grid of tiles.
+    """An environment of XLand-MiniGrid: the agent has to reach a goal in a grid of tiles.
 
-    An observation is what the agent sees of the grid, `view_size` squares each way: of each tile
-    its kind and then its colour, row by row. The step that reaches the goal terminates, the last
-    of `max_steps` truncates. The reward is 1 - 0.9 t / max_steps at the goal, else 0.
+    An observation is the agent's view of the grid, `view_size` squares each way: for each tile its
+    kind and then its colour, row by row. The step that reaches the goal terminates, the last of
+    `max_steps` truncates. The reward is 1 - 0.9 t / max_steps at the goal, else 0.
 
-    `settings` are its params, which are fixed when it is compiled.
+    `settings` are its params, which are compile-time constants.
 
     Source: xminigrid 0.9.3 (Nikulin et al., 2024), `environment.py`.
     """
@@ -48,18 +48,18 @@ class XMiniGrid:
         return opened.observation, opened
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Any, ...]:
-        """One step; its own random numbers are in the state."""
+        """One step; its random numbers follow from the state."""
         after = self.env.step(self.settings, state, action)
         terminated = after.discount == 0
         return after.observation, after, after.reward, terminated, after.last() & ~terminated, {}
 
     def render_state(self, state: Any) -> np.ndarray:
-        """A picture of the grid, with what the agent sees."""
+        """A picture of the grid, with the agent's view."""
         return np.asarray(self.env.render(self.settings, state))
 
 
 def factory(place: str) -> Factory:
-    """What builds an environment, and its options: fields of the environment's params.
+    """A function that builds an environment; its options are fields of the environment's params.
 
     Raises:
         UserError: an unknown id, or the package is missing or of another version.

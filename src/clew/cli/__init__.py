@@ -28,35 +28,35 @@ from clew.output import (
 )
 
 COMMANDS = {
-    "demo": "see in a minute or two that memory matters: train with one and without, plot both",
-    "train": "train agents and record the run; or resume a run (--resume)",
-    "evaluate": "play fresh episodes with a run's agents, greedily and as trained",
+    "demo": "train agents with and without memory and plot both, in a minute or two",
+    "train": "train agents and record the run, or resume a run (--resume)",
+    "evaluate": "play fresh episodes with a run's agents, with greedy and with sampled actions",
     "export": "write a run's policy as files that run without JAX, or verify such files",
-    "sweep": "search settings of clew train, and show the best with fresh seeds beside the default",
+    "sweep": "search settings of clew train, and compare the best with the default on fresh seeds",
     "study": "run a published study's grid of models, settings and seeds, or resume it",
-    "report": "make a page of studies: tables beside the published ones, figures, tests, claims",
-    "watch": "make a video of an episode with value, policy and what the agent remembers",
+    "report": "make a page of studies: scores beside the published ones, figures, tests and claims",
+    "watch": "make a video of an episode with the value, the policy and what the agent remembers",
     "inspect": "show what an agent remembers: influence of the past, memory length, probes",
     "runs": "list the runs of a folder",
     "compare": "plot the learning curves of runs, or train several memories and compare them",
-    "advise": "say which memory to take for a task, from what was measured",
+    "advise": "recommend memories for a task, from measured results",
     "models": "list the memory models with their costs, or show one with its options",
     "envs": "list the tasks with their options",
     "check": "test that a memory model, or one of your own, obeys the laws",
-    "cost": "count what each memory costs, beside what was published and what is compiled",
+    "cost": "count what each memory costs, beside published and compiled costs",
     "bench": "measure how fast each memory acts, learns and trains on this machine",
 }
-"""Every command with what it does; its module `clew.cli.<name>` has `main(args)`."""
+"""Every command with its description; its module `clew.cli.<name>` has `main(args)`."""
 
 ENDINGS = (UserError, KeyboardInterrupt, OSError)
-"""What ends a command with a line and not with a traceback."""
+"""Exceptions that end a command with one line instead of a traceback."""
 
 TRAINING = ("demo", "study", "sweep", "train")
-"""Commands whose work is worth more than what they print: they go on without a reader."""
+"""Commands that continue without a reader of their output, so that their work is not lost."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The command `clew`: runs and exits, with 0, 1 (a finding), 2 (a mistake) or 130 (Ctrl-C)."""
+    """The command `clew`. Exits with 0, 1 (a finding), 2 (a mistake) or 130 (Ctrl-C)."""
     if args is None and len(sys.argv) > 1:
         take_large_pages(sys.argv[1])
     open_missing_streams()
@@ -73,12 +73,12 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _end_what_is_left(code: int) -> None:
-    """Ends processes and threads that an environment has left and that would keep this from ending.
+    """Ends processes and threads that an environment left running, which would delay the exit.
 
-    A thread cannot be ended from outside, so the process is ended with it.
+    A thread cannot be ended from outside, so the whole process exits at once.
     """
     if forks := end_forks():
-        say(f"warning: an environment had left {forks} of its forks running; they are ended")
+        say(f"warning: an environment left {forks} of its forks running; they were ended")
     deadline = time.monotonic() + CLOSE_SECONDS
     others = [t for t in threading.enumerate() if t is not threading.main_thread()]
     for thread in others:
@@ -86,13 +86,13 @@ def _end_what_is_left(code: int) -> None:
             thread.join(max(0.0, deadline - time.monotonic()))
     left = [thread.name for thread in others if thread.is_alive() and not thread.daemon]
     if left:
-        say(f"warning: an environment had left threads running: {', '.join(left)}")
+        say(f"warning: an environment left threads running: {', '.join(left)}")
         atexit._run_exitfuncs()
         os._exit(code)
 
 
 def _stop_the_command(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C stops what a command does; after it, and where it could not be raised, nothing."""
+    """Handles Ctrl-C: stops the command while it runs, and does nothing afterwards."""
     while frame is not None and frame.f_code is not _unraisable.__code__:
         if frame.f_code is run.__code__:
             raise StoppedAtOnce
@@ -100,13 +100,13 @@ def _stop_the_command(number: int, frame: FrameType | None) -> None:
 
 
 def _leave() -> None:
-    """The exit takes a moment, and at its end nothing handles a Ctrl-C any more."""
+    """Ignores Ctrl-C during the exit, at whose end nothing would handle it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flush_streams()
 
 
 def _unraisable(found: Any) -> None:
-    """Says what Python could not raise, but for a Ctrl-C that came at such a moment."""
+    """Reports exceptions that Python could not raise, except a Ctrl-C at such a moment."""
     if not isinstance(found.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(found)
 
@@ -123,13 +123,13 @@ def run(args: list[str]) -> int:
 
 
 def report_error(error: BaseException) -> int:
-    """Says on standard error why a command has ended; its exit code.
+    """Prints on standard error why a command ended, and returns its exit code.
 
     Args:
         error: one of `ENDINGS`.
     """
     if isinstance(error, BrokenPipeError):
-        return 0  # the reader, such as `head`, has what it wants
+        return 0  # the reader, such as `head`, has read enough
     if isinstance(error, KeyboardInterrupt):
         say(f"\n{error}" if error.args else "\ninterrupted")
         return 130
@@ -143,7 +143,7 @@ def report_error(error: BaseException) -> int:
 
 @contextlib.contextmanager
 def _lasting_output(args: list[str]) -> Iterator[None]:
-    """Has what a training command prints fall silent where nobody can read it."""
+    """Drops the output of a training command once nobody can read it."""
     if not args or args[0] not in TRAINING:
         yield
         return
@@ -154,7 +154,7 @@ def _lasting_output(args: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Prints clew's own warnings as one line, without their place in the code."""
+    """Prints clew's own warnings on one line, without their place in the code."""
     usual, library = warnings.formatwarning, f"{Path(__file__).parents[1]}{os.sep}"
 
     def one_line(
@@ -172,7 +172,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def dispatch(args: list[str]) -> int:
-    """Hands the arguments to the command's module; without any, prints the help."""
+    """Passes the arguments to the command's module; without any, prints the help."""
     if args[:1] == ["help"]:
         args = [*args[1:], "--help"]
     if not args or args[0] in ("-h", "--help"):
@@ -210,7 +210,7 @@ def help_text() -> str:
             "",
             *lines,
             "",
-            "New here? `clew demo` needs no options and ends with a picture. Then",
+            "New here? `clew demo` needs no options and ends with a picture. Then try",
             "  clew train --memory gru --seeds 3 --name my-first",
             "  clew evaluate my-first",
         ]

@@ -1,4 +1,4 @@
-"""`clew advise`: which memory for a task, by what rows show."""
+"""`clew advise`: recommends memories for a task, from recorded results."""
 
 import shlex
 import textwrap
@@ -27,18 +27,21 @@ if TYPE_CHECKING:
     from clew.agents.network import Agent
     from clew.interact.task import Task
 
-ABOUT = """Says which memory to take, by what has to be remembered, and with the results that this
-rests on; where nothing is known it says so. With a task, given as for clew train, it shows the task
-as an agent sees it, how long an untrained agent's episodes are, and a clew compare for it. Nothing
-is trained."""
+ABOUT = """Recommends memories by what has to be remembered, with the results behind the advice;
+where nothing is known it says so. For a task, given as for clew train, it also shows what an agent
+observes, how long an untrained agent's episodes are, and a clew compare command. Nothing is
+trained."""
 
 EPISODES, LONGEST, FIRST, PATIENCE = 16, 5_000, 200, 300.0
-"""Episodes that are played, and steps after which one is given up; where the task is stepped in
-Python after the first few, if it would take more seconds than this to go on."""
+"""Number of episodes to play, most steps of an episode, and for tasks that are stepped in Python:
+a first limit of steps, and the most seconds that the longer limit may be expected to take."""
 READ = {"a2c": 256, "ppo": 512}
-"""Most steps that gradients reach back in commands where something may have to be held for long."""
+"""Most steps that gradients reach back in commands for needs with long delays."""
+BEST = 5
+"""Number of memories whose scores are printed, from the highest; the page on memories has all."""
+
 LIMIT = 1_000
-"""Steps of an episode in commands for tasks that have no end."""
+"""Time limit in commands for tasks whose episodes do not end."""
 OWN = ("--need", "--json", "--no-json")
 _MASK = 'in info["action_mask"], which --wrappers.action-mask info takes'
 
@@ -48,16 +51,16 @@ class AdviseCommand:
     """Options of `clew advise`."""
 
     env: str = ""
-    """A task's name, as for clew train; without one everything that is known is listed."""
+    """A task's name, as for clew train; without one all advice is listed."""
     need: tuple[str, ...] = ()
-    """What has to be remembered, if you know it, one or several of: cue, recent, pairs, hidden,
+    """What has to be remembered, if you know it; one or more of: cue, recent, pairs, hidden,
     trials, replaced, noise, sequence, nothing, list, tries, counts, places, done, credit."""
     json: bool = False
     """Print JSON instead of text."""
     env_options: dict[str, Any] = field(default_factory=dict)
     """Options of the task."""
     wrappers: WrapperConfig = field(default_factory=WrapperConfig)
-    """Between the task and the agent, as for clew train."""
+    """Wrappers between the task and the agent, as for clew train."""
 
 
 def main(args: list[str]) -> int:
@@ -67,7 +70,7 @@ def main(args: list[str]) -> int:
     default = AdviseCommand(wrappers=usual)
     command = parse(AdviseCommand, args, command="advise", about=ABOUT, default=default)
     if not command.env and (command.env_options or command.wrappers != usual):
-        raise UserError("of which task? name it with --env")
+        raise UserError("which task do these options belong to? name it with --env")
     asked = [advice.need(word) for word in dict.fromkeys(command.need)]
     task = AskedTask(command, _own_words(args)) if command.env else None
     found = asked or (task.needs() if task else advice.needs())
@@ -84,7 +87,7 @@ def main(args: list[str]) -> int:
 
 
 class AskedTask:
-    """A task as somebody wants to train on it, looked at once; `words` are those that named it."""
+    """A task as somebody wants to train on it, played once; `words` are options that name it."""
 
     def __init__(self, command: AdviseCommand, words: list[str]):
         wrappers, self._words = command.wrappers, words
@@ -103,7 +106,7 @@ class AskedTask:
         self._seen = look_at(self._config)
 
     def needs(self) -> list[Need]:
-        """What has to be remembered there, as far as its name and its wrappers say."""
+        """What has to be remembered in it, as far as its name and its wrappers tell."""
         hides = self._seen["hidden"]
         given = [f"wrappers.{n}" for n in self._config.wrappers.changed if hides or n != "keep"]
         for name, value in self._config.env_options.items():
@@ -111,7 +114,7 @@ class AskedTask:
         return advice.needs_of(self._config.env, given)
 
     def _tried(self) -> tuple[list[tuple[Tried, str]], list[tuple[Tried, str]]]:
-        """What was trained on it, and on it with other options, with a comparison as there."""
+        """Results on this task, and on it with other options, each with a command to repeat it."""
         config = self._config
         very, near = advice.tried_on(
             config.env, config.env_options, config.wrappers, self._seen["options"]
@@ -122,7 +125,7 @@ class AskedTask:
         )
 
     def facts(self, needs: list[Need]) -> dict[str, Any]:
-        """What was seen of it, and the command of each need, or of any task."""
+        """The task's facts, and the command for each need, or one for any task."""
         commands = {need.word: self._for([need]) for need in needs}
         commands = commands or {"any": self._for([])}
         facts = {"name": self._config.env, **self._seen, "compare": commands}
@@ -137,46 +140,43 @@ class AskedTask:
         return facts
 
     def show(self, needs: list[Need], *, asked: bool) -> None:
-        """Prints what is known of it, and how to find out more; `asked` if needs were given."""
+        """Prints what is known of it, and how to learn more; `asked` if needs were given."""
         config = self._config
         print_table("", ["task", config.env], self._rows())
         print()
         very, near = self._tried()
         for one, command in very:
-            print(_tried_text("This very task was tried", one, command))
+            print(_tried_text("Tried on this task", one, command))
         for one, command in near:
-            print(_tried_text(f"Near it was tried: {one.name}", one, command))
+            print(_tried_text(f"{one.name}, a similar task, was tried", one, command))
         for need in needs:
-            print(_text(need))
-            if not very:
-                print(f"  your task: {self._for([need])}")
-                print(self._too_far(need), end="")
-            print()
+            own = f"  your task: {self._for([need])}{self._too_far(need)}"
+            print(f"{_text(need, '' if very else own)}\n")
         together = self._for(needs)
         if len(needs) > 1:
-            print(f"All of them: {together or 'not in one command, their options differ'}\n")
+            print(f"All of them: {together or 'not in one command, since their options differ'}\n")
         if not needs:
-            print("Nothing is known of this task. What has to be remembered there?\n")
+            print("Nothing is known about this task. What has to be remembered in it?\n")
             _list_needs()
-            print("\nSay it with --need WORD. If you cannot tell, compare:")
+            print("\nName it with --need WORD. If you do not know, compare:")
             print(f"  {together}\n")
         elif not asked and needs != advice.needs_of(config.env):
             print(
-                "That is by the wrappers and options. If they hide something else, say it with "
-                "--need WORD; clew advise lists the words."
+                "This follows from the wrappers and options. If they hide something else, name it "
+                "with --need WORD; clew advise lists the words."
             )
         show_costs(_compared(needs), self._seen["input_size"])
         print(
-            f"\nclew compare trains each memory by {config.algorithm}, {SEEDS} seeds of "
-            f"{config.steps:,} steps, where the command says nothing else. How long that takes:\n"
+            f"\nBy default clew compare trains each memory with {config.algorithm}: {SEEDS} seeds "
+            f"of {config.steps:,} steps. To see how long that takes:\n"
             f"  {together or self._for(needs[:1])} --name brief-{slug(config.env)} --seeds 2 "
             f"--steps {config.steps // 10}\n"
-            "If no memory is above none in it, the learner may be why: try "
+            "If no memory scores above none, the learner may be the cause: try "
             f"{self._otherwise(needs)}."
         )
 
     def _rows(self) -> list[list[str]]:
-        """What was seen of it, as a table."""
+        """The task's facts as rows of a table."""
         seen, limit = self._seen, self._config.wrappers.time_limit
         rows = [
             ["observation", seen["observation"]],
@@ -187,7 +187,7 @@ class AskedTask:
         return rows + ([["return", _earned(*seen["returns"])]] if seen["returns"] else [])
 
     def _otherwise(self, needs: Sequence[Need]) -> str:
-        """What else often decides, but for what the commands say already."""
+        """Other settings that often matter, without those in the commands."""
         said = " ".join(option for need in needs for option in need.words).split()
         learners = ["ppo", *(["r2d2"] if self._seen["discrete"] else [])]
         learners = ["ppo", "sac"] if self._seen["bounded"] else learners
@@ -200,7 +200,7 @@ class AskedTask:
         return " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
 
     def _for(self, needs: Sequence[Need]) -> str | None:
-        """One comparison for some needs, or for any; None if options say different things."""
+        """One command that compares memories for some needs, or for any; None if options clash."""
         options = list(dict.fromkeys(option for need in needs for option in need.words))
         if len({option.split()[0] for option in options}) < len(options):
             return None
@@ -219,7 +219,7 @@ class AskedTask:
         return steps[1] if steps else self._config.wrappers.time_limit or LIMIT
 
     def _reach(self, algorithm: str) -> list[str]:
-        """Options by which gradients reach back over a whole episode, or as far as is sensible."""
+        """Options that let gradients reach back over a whole episode, up to `READ`."""
         from clew.agents.learners.a2c import A2CConfig  # start: JAX takes a second
         from clew.agents.learners.ppo import PPOConfig  # start: JAX takes a second
 
@@ -232,13 +232,13 @@ class AskedTask:
         return []
 
     def _too_far(self, need: Need) -> str:
-        """A line where something may have to be held for longer than gradients reach."""
+        """A line for a task where something may have to be held for longer than gradients reach."""
         most, longest = READ.get(self._algorithm([need]), 0), self._longest()
         if not need.far or longest <= most:
             return ""
         return (
-            f"  reach:     gradients go back {most:,} steps there, and episodes have up to "
-            f"{longest:,}: what\n             has to be held for longer is not taught\n"
+            f"\n  reach:     gradients go back {most:,} steps there, and episodes have up to "
+            f"{longest:,}:\n             holding something for longer is not learned"
         )
 
     def _command(
@@ -247,11 +247,11 @@ class AskedTask:
         options: Sequence[str] = (),
         task: Sequence[str] | None = None,
     ) -> str:
-        """The command that compares memories, and none.
+        """The command that compares memories with none.
 
         Args:
-            options: of `clew train`, each with its value; those that `task` has are left out.
-            task: options that name the task; it is this one by default.
+            options: of `clew train`, each with its value; those in `task` are left out.
+            task: options that name the task; by default this one.
         """
         task = self._words if task is None else task
         words = ["clew", "compare", "--memories", *memories, "none", *task]
@@ -265,12 +265,12 @@ class AskedTask:
 
 
 def _compared(needs: Sequence[Need]) -> list[str]:
-    """The memories that are worth a comparison for some needs, or without any."""
+    """The memories to compare for some needs, or for none."""
     return list(dict.fromkeys(name for need in needs for name in need.compare) or advice.for_any())
 
 
 def words_of(one: Tried) -> list[str]:
-    """Options that name the task of rows."""
+    """Options that name the task of a recorded result."""
     options = [f"{name}={value}" for name, value in one.options.items()]
     words = ["--env", one.env, *(["--env-options", *options] if options else [])]
     for name, value in one.wrappers.items():
@@ -280,7 +280,7 @@ def words_of(one: Tried) -> list[str]:
 
 
 def _own_words(args: list[str]) -> list[str]:
-    """The words after the command, without those that clew advise alone knows."""
+    """The words after the command, without the options that only clew advise has."""
     kept, skip = [], False
     for word in args:
         if word.startswith("--"):
@@ -291,14 +291,14 @@ def _own_words(args: list[str]) -> list[str]:
 
 
 def look_at(config: TrainConfig) -> dict[str, Any]:
-    """What is seen, what can be done, and how long an untrained agent's episodes are.
+    """A task's observations, actions, and the episodes of an untrained agent.
 
     Returns:
         "options", the task's with their defaults; "observation" and "actions" as text; "hidden",
         whether wrappers leave something out of an observation; "bounded", whether actions are
-        numbers with limits, and "discrete", whether one is a choice; "episode_steps", those of the
-        shortest and the longest, and "returns", the lowest and the highest, both None if one went
-        on for more than "played"; "input_size", what a memory reads.
+        numbers with limits; "discrete", whether an action is one of several; "episode_steps", of
+        the shortest and the longest episode, and "returns", the lowest and the highest, both None
+        if an episode took more than "played" steps; "input_size", of the memory.
 
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
@@ -334,7 +334,7 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
 
 
 def _play(task: "Task", agent: "Agent") -> tuple[dict[str, np.ndarray], int]:
-    """What episodes were, empty if one went on for more than the steps that are told too."""
+    """Metrics of episodes, empty if one was too long, and the most steps that were allowed."""
     import equinox as eqx  # start: JAX takes a second
 
     from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
@@ -353,7 +353,7 @@ def _play(task: "Task", agent: "Agent") -> tuple[dict[str, np.ndarray], int]:
 
 
 def _described(space: Space[Any]) -> str:
-    """A space in a line; bounds of each number are left out."""
+    """A space on one line, without the bounds of each number."""
     return f"Box({space.shape}, {space.dtype})" if isinstance(space, Box) else str(space)
 
 
@@ -363,8 +363,8 @@ def _length(steps: list[int] | None, played: int, limit: int | None) -> str:
     if steps is None:
         return (
             f"more than {played:,} steps of an untrained agent, or no end; the time limit of "
-            f"{LIMIT:,} steps below is an example: it begins the memory anew, and returns are "
-            "estimated beyond it"
+            f"{LIMIT:,} steps below is an example: it resets the memory, and returns beyond it are "
+            "estimated"
         )
     low, high = steps
     length = f"{low:,} steps" if low == high else f"{low:,} to {high:,} steps"
@@ -372,13 +372,13 @@ def _length(steps: list[int] | None, played: int, limit: int | None) -> str:
 
 
 def _earned(low: float, high: float) -> str:
-    """What an untrained agent's episodes earn."""
+    """The returns of an untrained agent's episodes."""
     least, most = f"{low:.4g}", f"{high:.4g}"
     if least != most:
         return f"{least} to {most}"
     return (
-        f"{least} in each of them: to find a better one may be what is hard here, and no memory "
-        "helps with that"
+        f"{least} in each of them: exploration may be what is hard here, and no memory helps with "
+        "that"
     )
 
 
@@ -387,28 +387,35 @@ def _bounds(values: np.ndarray) -> list[float]:
 
 
 def _json(need: Need) -> dict[str, Any]:
-    """A need with the scores where it has to be remembered."""
+    """A need with the scores on tasks that have it."""
     scores = [score._asdict() for one in advice.measures_of(need) for score in one]
     return need._asdict() | {"scores": scores}
 
 
-def _text(need: Need) -> str:
-    """A need with its evidence."""
+def _text(need: Need, own: str = "") -> str:
+    """A need with its evidence, of the scores the `BEST` highest.
+
+    Args:
+        need: which.
+        own: lines on the user's own task, if it is known.
+    """
+    folders = ", ".join(f"results/{folder}" for folder in need.evidence)
     lines = [
         _said("", f"{need.title} ({need.asks})"),
         _said("  take:      ", need.advice),
-        *(_said("  scores:    ", advice.ranking(one)) for one in advice.measures_of(need)),
+        own,
+        *(_said("  scores:    ", advice.ranking(one, BEST)) for one in advice.measures_of(need)),
         _said("  why:       ", need.why),
-        *([_said("  made by:   ", need.made)] if need.made else []),
         _said("  limits:    ", need.limits),
-        *(f"  rows:      results/{folder}/README.md" for folder in need.evidence),
+        _said("  made by:   ", need.made),
+        _said("  rows:      ", folders),
         f"  example:   {need.command}",
     ]
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 def _tried_text(title: str, one: Tried, command: str) -> str:
-    """What was seen on a task, with a comparison as there."""
+    """A recorded result on a task, with a command to repeat the comparison."""
     lines = [
         _said("", f"{title}: {one.found}"),
         _said("  made by:   ", one.made),
@@ -419,8 +426,16 @@ def _tried_text(title: str, one: Tried, command: str) -> str:
 
 
 def _said(label: str, sentences: str) -> str:
-    """Sentences after their label, in lines of a page's width."""
-    return textwrap.fill(sentences, 100, initial_indent=label, subsequent_indent=" " * len(label))
+    """Sentences after their label, wrapped at 100 characters; nothing without any."""
+    if not sentences:
+        return ""
+    return textwrap.fill(
+        sentences,
+        100,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_on_hyphens=False,
+    )
 
 
 def _list_needs() -> None:

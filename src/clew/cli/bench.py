@@ -1,4 +1,4 @@
-"""`clew bench`: speed of every memory, beside the machine's own."""
+"""`clew bench`: the speed of every memory, beside that of the machine."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from clew.output import say
 from clew.report.document import NothingMeasured
 
 ABOUT = """Measures how fast each memory acts, learns and trains on this machine, at the sizes of
-Pramanik (2023), Table A.2, with 8 environments x 256 steps, and the fraction reached of the
-machine's own rate of matrix products. The laws are run first: if a memory breaks one, nothing is
-reported. Leave the machine alone meanwhile."""
+Pramanik (2023), Table A.2, with 8 environments x 256 steps, and what fraction of the machine's
+matmul peak it reaches. The laws are checked first: if a memory breaks one, nothing is reported.
+Run nothing else on the machine meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class BenchCommand:
     """The options of `clew bench`."""
 
     memories: tuple[str, ...] = ()
-    """Measure only these, by their names in the table, or module:Class, a memory of your own."""
+    """Measure only these, by their names in the table, or by module:Class for your own."""
     repeats: int = 5
     """Timed calls of each program; the table has their median."""
     quick: bool = False
-    """Short chunks and 2 repeats: to see that it works, not to quote."""
+    """Short chunks and 2 repeats: a test that it works, not numbers to quote."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -33,7 +33,7 @@ def main(args: list[str]) -> int:
     command = parse(BenchCommand, args, command="bench", about=ABOUT)
     require_at_least("repeats", command.repeats, 1)
     if command.quick and command.repeats != BenchCommand.repeats:
-        raise UserError("--quick has repeats of its own: leave out --repeats")
+        raise UserError("--quick sets the repeats itself: leave out --repeats")
     from clew.lab.bench import speed  # start: JAX takes 0.5 s
     from clew.run.sharding import open_devices  # start: JAX takes 0.5 s
 

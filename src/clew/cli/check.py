@@ -1,4 +1,4 @@
-"""`clew check`: the laws, on a model of the library or on your own."""
+"""`clew check`: tests a model of the library, or your own, against the laws."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from clew.memory.base import AbstractMemory
     from clew.memory.laws import LawReport
 
-ABOUT = """Runs the laws that every memory must obey, values and gradients, and shows the largest
-deviation found for each. Without a name, on every model of the library at a small size. Exits
-with 1 if a law is broken."""
+ABOUT = """Checks the laws that every memory must obey, for values and gradients, and shows the
+largest deviation found for each. Without a name it checks every model of the library at a small
+size. Exits with 1 if a law is broken."""
 
 SMALL = {
     "hidden_size": 16,
@@ -30,9 +30,9 @@ SMALL = {
     "window": 8,
     "ffn_size": 16,
 }
-"""Default sizes at which the laws are run, for models that have such an option."""
+"""Default sizes for the laws, for models that have such an option."""
 SHARED_BY_LAYERS = ("hidden_size", "num_layers")
-"""What a hybrid's layers have of the hybrid."""
+"""Options that a hybrid passes to its layers."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class CheckCommand:
     """Options of `clew check`."""
 
     what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
-    """A model's name, or module:Class, a memory of your own, as for clew train --memory. A function
-    without a parameter input_size is called with the options alone."""
+    """A model's name, or module:Class for your own, as for clew train --memory. A function without
+    a parameter input_size is called with the options alone."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the model."""
     input_size: int = 5
@@ -49,7 +49,7 @@ class CheckCommand:
     lengths: tuple[int, ...] = (1, 7, 64, 321)
     """Lengths of the chunks to unroll, in steps."""
     precision: Literal["float32", "float64"] = "float32"
-    """Of the numbers; with float64 nothing is left to rounding."""
+    """Floating-point precision; with float64 rounding explains nothing."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -81,11 +81,11 @@ def main(args: list[str]) -> int:
 
 
 def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory":
-    """The memory of a model's name or of module:Class, at a small size unless it is given.
+    """The memory of a model's name or of module:Class, at a small size unless sizes are given.
 
     Raises:
-        UserError: if there is no such model, module or class, it makes no memory, or a check of it
-            needs more than this machine's memory.
+        UserError: if there is no such model, module or class, if it makes no memory, or if
+            checking it needs more RAM than this machine has.
     """
     import equinox as eqx  # start: JAX takes a second
     import jax  # start: JAX takes a second
@@ -113,7 +113,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
 
 
 def _small_layers(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with which the layers of a hybrid are small, where they are not given."""
+    """Options that make the layers of a hybrid small, unless they are given."""
     from clew.memory import options_among, options_of  # start: JAX takes a second
     from clew.memory.hybrid import Hybrid  # start: JAX takes a second
 
@@ -126,7 +126,7 @@ def _small_layers(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[
 
 
 def _require_memory(shapes: "AbstractMemory") -> None:
-    """Refuses a memory of which a check, with the gradients of each case, would not fit."""
+    """Refuses a memory if its check, with the gradients of each case, would not fit into RAM."""
     from clew.lab.costs import parameters, state_size  # start: JAX takes a second
     from clew.memory.laws.cases import CASES  # start: JAX takes a second
     from clew.run.machine import require_memory  # start: JAX takes a second
@@ -171,7 +171,7 @@ def _show(reports: "dict[str, LawReport]") -> None:
 
 
 def _replay(memory: "AbstractMemory") -> str:
-    """What a learner that replays should know of a memory."""
+    """What matters about a memory to a learner with replay."""
     from clew.lab.costs import state_size  # start: JAX takes a second
     from clew.memory.laws.replay import STEP, staleness, stored_floats  # start: as JAX
 

@@ -1,4 +1,4 @@
-"""`clew compare`: learning curves of several runs in one picture, also of runs made for it."""
+"""`clew compare`: plots learning curves of several runs together, or trains the runs first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,14 @@ from clew.run.metrics import Row, final_text, read_rows, summarise
 from clew.run.sharding import open_devices
 from clew.stats.intervals import over_seeds
 
-ABOUT = """Plots the learning curves of several runs in one picture, and lists what each reached
-in the last tenth of its training; runs that are still training can be compared too. With --memories
-it trains them first, every one with the same settings, and adds how probably one is better than
-another, and a page: clew compare --env ENV --memories lstm gru none --seeds 5 --steps 1e6. With
---learners it trains one memory by several learners, each with its own settings (--ppo.epochs 2):
-clew compare --env ENV --learners ppo pqn r2d2 --memory gru. The same command again resumes where
-it was stopped. Both take the options of clew train: clew compare --memories gru --help."""
+ABOUT = """Plots the learning curves of several runs in one picture, and lists the scores of the
+last tenth of each training; runs that are still training can be compared too. With --memories it
+first trains these memories, all with the same settings, and adds a page and the probability that
+one is better than another: clew compare --env ENV --memories lstm gru none --seeds 5 --steps 1e6.
+With --learners it trains one memory with several learners, each with its own settings
+(--ppo.epochs 2): clew compare --env ENV --learners ppo pqn r2d2 --memory gru. To resume a stopped
+comparison, run the same command again. Both take the options of clew train: clew compare --memories
+gru --help."""
 
 METRICS = ("success", "return")
 SEEDS = 5
@@ -39,20 +40,20 @@ class CompareCommand:
     """Options of `clew compare`."""
 
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...")] = ()
-    """The runs' folders, or their names in the folder of runs."""
+    """The runs' folders, or their names in --run-dir."""
     run_dir: str = "runs"
-    """Folder that holds the folders of runs."""
+    """Folder that holds the runs."""
     out: str = ""
-    """The picture, a .png, .pdf or .svg file; empty is compare.png in the folder of runs."""
+    """The picture, a .png, .pdf or .svg file; by default compare.png in --run-dir."""
     title: str = ""
-    """Title of the picture; empty names the tasks."""
+    """Title of the picture; by default the names of the tasks."""
     json: bool = False
     """Print JSON instead of a table."""
 
 
 @dataclass(frozen=True)
 class TrainingCommand(Memories):
-    """Options of `clew compare` where it trains."""
+    """Options of `clew compare` with training."""
 
     learners: tuple[str, ...] = ()
     """Learners to compare, by name or module:Class, in place of --algorithm."""
@@ -77,7 +78,7 @@ def main(args: list[str]) -> int:
     summaries = {}
     for name, path in found.items():
         rows[name], config = read_rows(path), folder.read_config(path)
-        # Not the run's own summary, because it may still be training.
+        # Not the run's own summary, because the run may still be training.
         seconds = rows[name][-1]["seconds"]
         whole = summarise(rows[name], config, seconds=seconds, parameters=0)
         summaries[name] = {key: whole[key] for key in SUMMARY}
@@ -94,7 +95,7 @@ def main(args: list[str]) -> int:
     several = [summary["seeds"] for summary in summaries.values() if summary["seeds"] > 1]
     note = f"[..] 95% interval, over {over_seeds(min(several))}" if several else ""
     if len({summary["env"] for summary in summaries.values()}) > 1:
-        say("warning: the runs have different tasks, so their numbers say little beside each other")
+        say("warning: the runs have different tasks, so their numbers are hardly comparable")
     print_table("the last tenth of training", columns, cells, note)
     print(f"picture: {picture}")
     return 0
@@ -113,7 +114,7 @@ def _find(name: str, command: CompareCommand) -> Path:
 
 
 def _labels(summaries: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Curves are labelled by memory, or by run if two runs have the same memory."""
+    """Labels of the curves: the memories, or the runs if two runs have the same memory."""
     memories = {name: summary["memory"] for name, summary in summaries.items()}
     return memories if len(set(memories.values())) == len(memories) else _short(summaries)
 
@@ -131,14 +132,14 @@ def _row(name: str, summary: dict[str, Any], metrics: Sequence[str]) -> list[str
 
 
 def compare_trained(args: list[str]) -> int:
-    """Trains memories or learners beside each other, and prints what each reached."""
+    """Trains several memories or learners, and prints the scores of each."""
     first = value_before_parsing(args, "--learners")
     if first and value_before_parsing(args, "--algorithm") is not None:
-        raise UserError("--learners has the names of all learners: leave out --algorithm")
-    words = [*args, "--algorithm", first] if first else args  # whose defaults all of them have
+        raise UserError("--learners names all learners: leave out --algorithm")
+    words = [*args, "--algorithm", first] if first else args  # all take this one's defaults
     command = parse_training(TrainingCommand, words, command="compare", about=ABOUT, seeds=SEEDS)
     if command.memories and command.learners:
-        raise UserError("give --memories or --learners; the other is the same for all of them")
+        raise UserError("give either --memories or --learners, not both")
     config = command.config
     for line in on_algorithm(words, config, command.learners) + on_sizes(config, command.memories):
         say(line)
@@ -165,7 +166,7 @@ def compare_trained(args: list[str]) -> int:
     columns = [name for n in metrics for name in (n, f"{n}, all steps")]
     note = f"[..] 95% interval, over {over_seeds(config.seeds)}" if config.seeds > 1 else ""
     note = f"{note}; all steps: mean of the learning curve".lstrip("; ")
-    note = note if metrics else "no episode ended in it: train for longer, or limit their length"
+    note = note if metrics else "no episode ended in it: train for longer, or set a time limit"
     print_table("the last tenth of training", [kind.one, *columns], rows, note)
     if found.better:
         rows = [[f"{a} > {b}", format(p, ".2f")] for (a, b), p in found.better.items()]

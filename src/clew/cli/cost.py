@@ -1,4 +1,4 @@
-"""`clew cost`: what each memory costs, counted, compiled and measured."""
+"""`clew cost`: the cost of each memory, counted, compiled and measured."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,10 +8,10 @@ from clew.cli.tables import log, show
 from clew.errors import require_at_least, unknown_name
 from clew.names import is_reference
 
-ABOUT = """Shows what each memory costs for every observation: parameters, state size and
-multiply-adds, counted from its program, in seconds. GTrXL is counted with its key/value cache
-and without, when it projects its whole memory at every step. On request also what XLA makes of the
-compiled step and chunk, and the time that they take."""
+ABOUT = """Shows the cost of each memory: parameters, state size, and multiply-adds per observation.
+They are counted from its program, which takes seconds. GTrXL is counted with its key/value cache
+and without it; then it projects its whole memory at every step. On request it adds XLA's cost
+analysis of the compiled step and chunk, and the time that they take."""
 
 
 @dataclass(frozen=True)
@@ -19,20 +19,20 @@ class CostCommand:
     """The options of `clew cost`."""
 
     memories: tuple[str, ...] = ()
-    """Only these: names in the table of `clew bench`, or of `clew models` at default sizes, or
-    module:Class for one of your own."""
+    """Only these: names in the table of `clew bench`, names of `clew models` at default sizes, or
+    module:Class for your own."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Sizes, for example hidden_size=64 window=512; each goes to the memories that have it."""
+    """Sizes, for example hidden_size=64 window=512; each applies to the memories that have it."""
     input_size: int = 16
     """Size of one observation; the T-Maze's is 16."""
     batch: int = 8
-    """Environments side by side, where programs are compiled or measured."""
+    """Environments side by side, if programs are compiled or measured."""
     length: int = 256
-    """Steps of a chunk, where programs are compiled or measured."""
+    """Steps of a chunk, if programs are compiled or measured."""
     compiled: bool = False
     """Compile each step and chunk, and add XLA's cost analysis."""
     measure: bool = False
-    """Time acting and reading a chunk as well; leave the machine alone meanwhile."""
+    """Also time acting and reading a chunk; run nothing else on the machine meanwhile."""
     repeats: int = 15
     """Timed calls of each program; the table has their median and its 95% interval."""
     output: str = ""

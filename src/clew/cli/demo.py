@@ -1,4 +1,4 @@
-"""`clew demo`: memory matters, shown on a short T-Maze."""
+"""`clew demo`: shows on a short T-Maze that memory matters."""
 
 import time
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from clew.cli.parse import parse
 from clew.errors import counted, require_at_least
 
 ABOUT = """Trains agents with a memory (AReLiT) and agents without one on a short T-Maze, evaluates
-both on fresh episodes and plots their learning curves. After Ctrl-C the same command goes on where
-it stopped."""
+both on fresh episodes and plots their learning curves. After Ctrl-C the same command resumes."""
 
 INTRODUCTION = """A T-Maze: at the start a cue says up or down; 19 steps of corridor later the agent
 must turn that way. It never sees the cue again, so without memory it can only guess.
@@ -50,5 +49,5 @@ def main(args: list[str]) -> int:
     for memory, success in outcome.success.items():
         print(f"  {LABELS[memory]:<{width}}  {success:.3f}")
     print(f"\npicture: {outcome.picture}   ({format_seconds(time.monotonic() - began)} in all)")
-    print("next: clew train --memory gru --seeds 2, or clew models for all there are")
+    print("next: clew train --memory gru --seeds 2, or clew models to list all memories")
     return 0

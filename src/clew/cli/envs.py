@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from clew.interact.hosted_task import HostedTask
 
 OTHERS = """
-Environments of other packages, wherever a task is named:
+Environments of other packages, for every option that names a task:
   gymnasium:ID    any registered with Gymnasium; gymnasium:PACKAGE:ID imports its package first
   module:factory  your own function or class that returns a gymnasium.Env
   gymnax:ID       a gymnax environment, compiled with the agent (pip install 'clew[jaxenvs]');
-                  gymnax:module:factory your own, with its interface
+                  gymnax:module:factory is your own with gymnax's interface
   xminigrid:ID, craftax:ID, brax:ID, jumanji:ID
-                  of these packages, compiled too (pip install 'clew[xminigrid]' and so on)"""
+                  from these packages, compiled too (pip install 'clew[xminigrid]' and so on)"""
 
 ABOUT = "Lists the tasks with their options, or describes one."
 
@@ -35,7 +35,7 @@ class EnvsCommand:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
     """A task to describe; without one all are listed."""
     env_options: dict[str, Any] = field(default_factory=dict)
-    """With these options, as for clew train; those that it needs must be given."""
+    """Options of the task, as for clew train; required ones must be given."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -46,7 +46,7 @@ def main(args: list[str]) -> int:
     from clew.envs import ENVS  # start: JAX takes a second
 
     if command.env_options and not command.name:
-        raise UserError("of which task are the options? name it: clew envs NAME")
+        raise UserError("which task do the options belong to? name it: clew envs NAME")
     names = [command.name] if command.name else ENVS
     found = [describe(name, command.env_options) for name in names]
     if command.json:
@@ -72,7 +72,7 @@ def describe(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """A task's sizes, metrics and options with their defaults, as JSON values.
 
     Raises:
-        UserError: for an unknown task, or options that it does not take or lacks.
+        UserError: for an unknown task, or for unknown or missing options.
     """
     from clew.envs.wrappers import WrapperConfig  # start: JAX takes a second
     from clew.interact import make_task  # start: JAX takes a second

@@ -1,4 +1,4 @@
-"""`clew evaluate`: what a run's agents do on fresh episodes."""
+"""`clew evaluate`: scores a run's agents on fresh episodes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +18,7 @@ class EvaluateCommand(RunOptions):
     episodes: int = 200
     """Episodes for every seed."""
     max_steps: int = 100_000
-    """Steps that an episode may take; a longer one ends the evaluation with an error."""
+    """Most steps of an episode; a longer one ends the evaluation with an error."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
     json: bool = False

@@ -8,9 +8,9 @@ from clew.cli.tables import print_json
 from clew.errors import UserError, require_at_least, require_rate
 from clew.run.folder import CONFIG
 
-ABOUT = """Exports the policy of a run: a folder of files that run with NumPy alone, and the same as
-one zip. --verify checks the files of an export, replays its golden episode (what it was shown
-and answered when it was exported) and has a C++ compiler read its header, if there is one."""
+ABOUT = """Exports the policy of a run as a folder of files that run with NumPy alone, and as one
+zip. --verify checks the files of an export, replays its golden episode (observations and outputs
+recorded at export) and compiles its C++ header, if there is a compiler."""
 
 
 @dataclass(frozen=True)
@@ -20,22 +20,22 @@ class ExportCommand(RunOptions):
     output: str = ""
     """Folder to write, with a zip beside it; empty is export/ in the run's folder."""
     verify: bool = False
-    """RUN is the folder or zip of an export: check it instead, every digest, its golden episode
-    replayed with NumPy, its header read by a C++ compiler if there is one."""
+    """Check an export instead: RUN is its folder or zip. Compares every digest, replays the golden
+    episode with NumPy and compiles the C++ header, if there is a compiler."""
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
     value: bool = False
-    """Add the value of what was observed as an output."""
+    """Add the value estimate as an output."""
     episodes: int = 0
-    """Fresh episodes to play; their score is written into the manifest."""
+    """Fresh episodes to play; their score is written to the manifest."""
     control_rate: float | None = None
-    """How often the policy will be called, in Hz; written into the manifest."""
+    """How often the policy will be called, in Hz; written to the manifest."""
     json: bool = False
     """Print JSON instead of text."""
 
 
 def main(args: list[str]) -> int:
-    """Exports and says what was written, or verifies."""
+    """Exports and prints what was written, or verifies."""
     command = parse_run(ExportCommand, args, command="export", about=ABOUT)
     if command.verify:
         return _verify(command)
@@ -73,7 +73,7 @@ def main(args: list[str]) -> int:
 
 
 def _verify(command: ExportCommand) -> int:
-    """Checks an export and says how far its golden episode deviates."""
+    """Checks an export and prints how far its golden episode deviates."""
     from clew.deploy import export  # start: JAX takes a second
 
     if replace(command, json=False) != ExportCommand(run=command.run, verify=True):
@@ -85,6 +85,6 @@ def _verify(command: ExportCommand) -> int:
         found = {"export": command.run, "policy": model.policy, "deviation": deviation}
         print_json(found | {"header": header})
     else:
-        print(f"{command.run}: every file is whole; the golden episode deviates by ", end="")
+        print(f"{command.run}: every file is intact; the golden episode deviates by ", end="")
         print(f"{deviation:.2g} at most; {header}")
     return 0

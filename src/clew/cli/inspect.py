@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from clew.inspect import Inspection
 
 ABOUT = """Shows what a trained agent remembers: which past observations its decisions rest on (by
-gradient and by occlusion), how far back that goes, what a linear probe reads from its
-memory at every step, and its attention and gates. Writes a page of pictures with all numbers as
-JSON and CSV."""
+gradient and by occlusion), how far back they lie, what a linear probe reads from the memory at
+every step, and the attention and gates. Writes a page of figures, and all numbers as JSON and
+CSV."""
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,29 @@ class InspectCommand(PlayOptions):
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...")] = ()
     """Folders of runs, or their names in runs/; several are also compared."""
     episodes: int = 200
-    """Fresh episodes that are played and probed."""
+    """Fresh episodes to play and probe."""
     influence_episodes: int = 16
-    """In how many of them a decision is explained."""
+    """In how many of them to explain a decision."""
     every: int = 0
     """Steps between two decisions of the map; 0 chooses about 24 decisions."""
     at: int = -1
-    """Step of the decision that is explained, from 0; -1 is the last one of an episode."""
+    """Step of the decision to explain, from 0; -1 is the last one of an episode."""
     reference: Literal["zeros", "mean"] = "zeros"
     """What replaces an occluded observation: zeros, or the mean of the episode."""
     share: float = 0.9
     """Fraction of the influence that the memory length covers."""
     probe: tuple[str, ...] = field(default_factory=tuple)
-    """What to probe: what the task names, or "observation[i]", of a dict "NAME" or "NAME[i]"; empty
-    is all that the task names."""
+    """Labels to probe: those of the task, or "observation[i]", for a dict "NAME" or "NAME[i]"; by
+    default all labels of the task."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
     max_steps: int = 1000
-    """Longer episodes are left out."""
+    """Most steps of an episode; longer ones are left out."""
     seed_index: int = 0
     """Which of a run's seeds, from 0."""
     output: str = ""
-    """Folder to write to; empty is inspect/ in the run's folder. With several runs each gets a
-    folder of its name in it."""
+    """Folder to write to; by default inspect/ in the run's folder. With several runs, each gets a
+    subfolder of its name."""
     json: bool = False
     """Print all numbers as JSON instead of a table."""
 
@@ -65,7 +65,7 @@ def main(args: list[str]) -> int:
 
     paths = [find_run(run) for run in command.runs]
     if command.output and len({path.name for path in paths}) < len(paths):
-        raise UserError("runs of the same name cannot share an --output; leave it out")
+        raise UserError("runs with the same name cannot share an --output; leave it out")
     several, pages = [], []
     for path in paths:
         found = inspect.inspect_run(
@@ -132,6 +132,6 @@ def _note(found: "Inspection") -> str:
     return (
         f"by ...: steps back that hold {found.questions.share:.0%} of the decision's influence, "
         f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share; "
-        "none where this way finds no influence, as by gradient in categories\n"
-        f"in ...: {read if label else 'what a probe reads; none has enough episodes of two kinds'}"
+        "none if this method finds no influence, as gradients do for categories\n"
+        f"in ...: {read if label else 'probes; no label has enough episodes of two kinds'}"
     )

@@ -15,14 +15,14 @@ from clew.run.progress import CompileTimer, Lines, Progress, Report, format_scor
 def listener(label: str = "") -> Progress:
     """The listener for a training: a live line on a terminal, plain lines elsewhere.
 
-    What it shows begins with the label; by default that is the run's name.
+    Its lines begin with the label, by default the run's name.
     """
     console = live_console()
     return Lines(stream=sys.stderr) if console is None else Live(console, label)
 
 
 def live_console() -> Console | None:
-    """Standard error, where it is a terminal that can show a line or a table anew."""
+    """Standard error, if it is a terminal that can redraw a line or a table."""
     console = Console(file=fail_safe(sys.stderr), markup=False, highlight=False)
     return console if console.is_terminal and not console.is_dumb_terminal else None
 
@@ -30,7 +30,7 @@ def live_console() -> Console | None:
 class Live(Progress):
     """One line on a terminal: a bar, time since the start, steps, rate, time left and scores.
 
-    It begins with the label; by default that is the run's name.
+    It begins with the label, by default the run's name.
     """
 
     def __init__(self, console: Console, label: str = ""):
@@ -39,7 +39,7 @@ class Live(Progress):
         self._text = "training"
         self._bar = bars.Progress(
             bars.SpinnerColumn(),
-            # Names and messages may have brackets, which Rich would read as its markup.
+            # Names and messages may have brackets, which Rich would read as markup.
             bars.TextColumn("{task.fields[label]}", style="bold", markup=False),
             bars.BarColumn(bar_width=18),
             bars.TimeElapsedColumn(),
@@ -59,7 +59,7 @@ class Live(Progress):
         self._bar.start()
 
     def phase(self, name: str) -> None:
-        hint = " (up to a minute; kept for the next time)" if name == "compiling" else ""
+        hint = " (up to a minute; cached for the next time)" if name == "compiling" else ""
         said = self._compiling.enter(name)
         if said.startswith("compiled"):
             self.message(said)
@@ -92,7 +92,7 @@ def summary_line(report: Report, row: dict[str, Any]) -> str:
 
 
 def short(count: float) -> str:
-    """A large count in few letters: 950, 12k, 3.1M."""
+    """A count in short form: 950, 12k, 3.1M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= size:
             digits = 1 if count / size < 10 and letter != "k" else 0

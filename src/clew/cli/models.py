@@ -1,4 +1,4 @@
-"""`clew models`: the memory models and what they cost."""
+"""`clew models`: the memory models and their costs."""
 
 import inspect
 import re
@@ -12,9 +12,9 @@ from clew.cli.tables import print_json, print_table
 from clew.errors import UserError
 from clew.names import find, is_reference, resolve
 
-ABOUT = """Lists the memory models with their costs at their default sizes: parameters of the
-memory, state size (floats) of each environment, and multiply-adds per step; nothing is
-trained or timed. With a name, shows that model's options and mathematics."""
+ABOUT = """Lists the memory models with their costs at default sizes: parameters, state size
+(floats) of one environment, and multiply-adds per step; nothing is trained or timed. With a name,
+shows that model's options and equations."""
 
 INPUT_SIZE = 16
 """The T-Maze's observation."""
@@ -25,17 +25,17 @@ class ModelsCommand:
     """Options of `clew models`."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
-    """A model whose options, with their defaults, and mathematics are shown; without one all are
+    """A model to show with its options, their defaults and its equations; without one all are
     listed."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of that model, to see what they cost."""
+    """Options of that model, to see its cost with them."""
     input_size: int = INPUT_SIZE
     """Size of one observation; the T-Maze's is 16."""
     layout: bool = False
     """Show the parameters and the state of that model: attribute, axes and shape of each."""
     study: str = ""
-    """Show the whole agents of a study, with encoder and heads, instead: a name that clew study
-    knows."""
+    """Show the whole agents of a study instead, with encoder and heads; a name as for clew
+    study."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
     """Lists models, shows one, or lists a study's agents."""
     command = parse(ModelsCommand, args, command="models", about=ABOUT)
     if command.study and replace(command, study="", json=False) != ModelsCommand():
-        raise UserError("--study shows its agents as they are: leave out all but --json")
+        raise UserError("--study takes no other option than --json: leave out the rest")
     for option, given in (("--options", command.options), ("--layout", command.layout)):
         if given and not command.name:
             raise UserError(f"{option} needs the NAME of a model")
@@ -73,7 +73,7 @@ def main(args: list[str]) -> int:
 
 
 def argument_docs(kind: Any) -> dict[str, str]:
-    """What the docstrings of a class and of its constructor say on their arguments, by name."""
+    """The descriptions of arguments in the docstrings of a class and its constructor, by name."""
     texts = (inspect.getdoc(kind), inspect.cleandoc(kind.__init__.__doc__ or ""))
     said: dict[str, str] = {}
     for section in re.findall(r"^Args:\n((?:    .*\n?|\n)+)", "\n\n".join(map(str, texts)), re.M):
@@ -83,7 +83,7 @@ def argument_docs(kind: Any) -> dict[str, str]:
 
 
 def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str, Any]:
-    """What one memory costs, from its shapes alone.
+    """The cost of one memory, from its shapes alone.
 
     Raises:
         UserError: for an unknown model or option, or an impossible size.
@@ -92,7 +92,7 @@ def model_costs(name: str, input_size: int, options: dict[str, Any]) -> dict[str
 
 
 def show_costs(names: list[str], input_size: int) -> None:
-    """Prints what memories of default sizes cost."""
+    """Prints the costs of memories at default sizes."""
     rows = [model_costs(name, input_size, {}) for name in names]
     _show(rows, False, f"cost at default sizes, for {input_size:,} inputs")
 
@@ -132,7 +132,7 @@ def _show_layout(command: ModelsCommand) -> int:
 
 
 def study_costs(study: str) -> list[dict[str, Any]]:
-    """What the whole agents of a study cost, on its task, as they were coded."""
+    """The costs of the whole agents of a study, on its task, as they were coded."""
     from clew.lab.studies import study_presets  # start: JAX takes a second
     from clew.run.build import abstract_agent, make_task  # start: JAX takes a second
 

@@ -1,4 +1,4 @@
-"""What commands on a trained run have in common."""
+"""Options that commands on a trained run share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,11 +15,11 @@ class PlayOptions:
     """Options of a command that plays with trained agents."""
 
     checkpoint: str = ""
-    """The checkpoint: its file name, the number of its update, or best, which takes of every seed
-    the agent as it was when its latest 100 episodes of training had earned most. Empty takes the
-    newest that is not damaged."""
+    """The checkpoint: its file name, the number of its update, or best, which takes for every seed
+    the agent with the highest mean return, in an evaluation or else over 100 training episodes. By
+    default the newest that is not damaged."""
     seed: int = 0
-    """Seed of the episodes that are played, and of sampled actions."""
+    """Seed of the episodes and of sampled actions."""
     trust: bool = False
     """Import the code that the run's settings name, even if this machine has not trained it."""
 
@@ -33,7 +33,7 @@ class RunOptions(PlayOptions):
 
 
 def shared(command: PlayOptions, kind: Any) -> dict[str, Any]:
-    """The options of a command that a dataclass of the library's own has too."""
+    """The options of a command that a dataclass of the library has too."""
     names = [field.name for field in fields(kind)]
     return {name: value for name, value in vars(command).items() if name in names}
 
@@ -54,5 +54,5 @@ def parse_run(kind: type[Options], args: Sequence[str], *, command: str, about: 
 
 
 def which_run(command: str) -> UserError:
-    """The error for a command on a run that is not named."""
+    """The error for a command without the run that it needs."""
     return UserError(f"which run? clew {command} RUN; clew runs lists them")

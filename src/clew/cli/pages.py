@@ -1,4 +1,4 @@
-"""Memory in large pages, and kept, for the commands that compute: the same numbers, faster."""
+"""Large memory pages that the process keeps, for commands that compute: same results, faster."""
 
 import os
 import re
@@ -14,23 +14,23 @@ COMPUTING = (
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _VARIABLE = "GLIBC_TUNABLES"
 _LARGE = "glibc.malloc.hugetlb=1"
-# Whatever its size, memory comes from heaps, which are never given back. Each thread has its own:
-# with one for all, XLA's threads wait for each other while they compile.
+# Allocations of all sizes come from heaps, which are never given back. Each thread has its own
+# heap: with a shared one, XLA's threads would wait for each other while they compile.
 _KEPT = ("mmap_max=0", f"trim_threshold={2**36}")
 SETTING = ":".join((_LARGE, *(f"glibc.malloc.{setting}" for setting in _KEPT)))
-"""What GLIBC_TUNABLES is set to."""
-_FIRST = (2, 35)  # the GNU C library that knows the setting
+"""The value of GLIBC_TUNABLES."""
+_FIRST = (2, 35)  # the first GNU C library with the setting
 
 
 def take_large_pages(command: str) -> None:
-    """Restarts this process with large pages that it keeps, where Linux gives them on request.
+    """Restarts this process with large pages that it keeps, if Linux gives them on request.
 
     XLA allocates its buffers at every call of a program. The system would hand them out page by
-    page, each set to zero, and take them back after the call: with pages of 2 MB in place of 4 KB
-    learning took 16 to 23% less time on the machine that clew was measured on, and a quarter of
-    what was left went into zeros (`docs/benchmarks.md`). The C library reads its settings before
-    Python starts, hence the restart; the process keeps its id, its files and its arguments. If
-    GLIBC_TUNABLES is already set, nothing is changed.
+    page, each filled with zeros, and take them back after the call. With pages of 2 MB instead of
+    4 KB learning took 16 to 23% less time on the machine that clew was measured on, and a quarter
+    of the remaining time went into zeros (`docs/benchmarks.md`). The C library reads its settings
+    before Python starts, hence the restart; the process keeps its id, its files and its arguments.
+    If GLIBC_TUNABLES is already set, nothing is changed.
     """
     if command in COMPUTING and _VARIABLE not in os.environ and is_possible():
         os.environ[_VARIABLE] = SETTING

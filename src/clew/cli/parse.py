@@ -1,4 +1,4 @@
-"""A command line parsed into a dataclass, with errors in the style of the library's own."""
+"""Parses a command line into a dataclass, with errors in the style of the library."""
 
 import ast
 import contextlib
@@ -46,13 +46,13 @@ def parse(
         args: the words after the command.
         command: its name, for the help and errors.
         about: its description, for the help.
-        default: values of options that are not given, if not the dataclass's own.
-        prefer: the group of options that hints name where several have the one that is meant, and
-            after it all groups of which one is in use.
+        default: values of options that are not given, instead of the dataclass's defaults.
+        prefer: the group of options for hints, if several groups have the option that is meant,
+            then all groups of which only one is in use.
 
     Raises:
         UserError: for an unknown option, with the nearest one, or an impossible value.
-        SystemExit: with code 0, after printing the help that was asked for.
+        SystemExit: with code 0, after printing the help on request.
     """
     prog = f"clew {command}"
     complaint = io.StringIO()
@@ -79,10 +79,10 @@ def parse(
 
 
 def value_before_parsing(args: Sequence[str], option: str) -> str | None:
-    """The value of an option that decides the defaults of the others; the last, if it has several.
+    """The value of an option that decides the defaults of others; the last one if it is repeated.
 
     Raises:
-        UserError: if it has none, or an empty one.
+        UserError: if its value is missing or empty.
     """
     found = None
     for token, after in itertools.zip_longest(args, args[1:], fillvalue=""):
@@ -95,12 +95,12 @@ def value_before_parsing(args: Sequence[str], option: str) -> str | None:
 
 
 def option_names(kind: Any) -> Iterator[str]:
-    """Every option of a dataclass as it is typed; positional arguments are left out."""
+    """Every option of a dataclass as it is typed, without positional arguments."""
     return (name for name, _ in _options(kind))
 
 
 def _options(kind: Any, prefix: str = "--") -> Iterator[tuple[str, Any]]:
-    """The options, and the type of each."""
+    """The options and their types."""
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint, name = hints[field.name], field.name.replace("_", "-")
@@ -113,12 +113,12 @@ def _options(kind: Any, prefix: str = "--") -> Iterator[tuple[str, Any]]:
 
 
 def _require_lists_once(kind: Any, args: Sequence[str]) -> None:
-    """Refuses a list that is given in two parts, of which only the last would count."""
+    """Refuses a list option that is given twice, since only the last one would count."""
     given = [word.partition("=")[0].replace("_", "-") for word in args]
     for name, hint in _options(kind):
         several = {get_origin(part) for part in (hint, *get_args(hint))} & {tuple, list, dict}
         if several and given.count(name) > 1:
-            raise UserError(f"{name} is given twice; it takes all of its values at once")
+            raise UserError(f"{name} is given twice; give all of its values at once")
 
 
 def _hints(kind: Any) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def _is_positional(hint: Any) -> bool:
 
 @cache
 def field_docs(kind: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass, inherited ones too, on one line."""
+    """The docstring under each field of a dataclass, on one line; inherited fields too."""
     fields = dataclasses.fields(kind)
     docs: dict[str, str] = {f.name: f.metadata["help"] for f in fields if "help" in f.metadata}
-    if len(docs) == len(fields):  # made by a function, from no source
+    if len(docs) == len(fields):  # made by a function, without source code
         return docs
     for base in kind.__bases__:
         if dataclasses.is_dataclass(base):
@@ -215,13 +215,13 @@ def _field_default(field: dataclasses.Field, info: StructTypeInfo) -> Any:
 
 
 def _unexpected(token: str, args: Sequence[str], kind: Any, prog: str) -> UserError:
-    """The error for a word that belongs to no option: to the one before it, it seems."""
+    """The error for a word that belongs to no option; the hint is on the option before it."""
     before = list(args[: args.index(token)]) if token in args else []
     option = next((word for word in reversed(before) if word.startswith("--")), "")
     if not option:
         takes_one = any(_is_positional(hint) for hint in _hints(kind).values())
         hint = "a value follows the name of its option, as in --name VALUE"
-        hint = "there is one already" if takes_one else hint
+        hint = "one is already given" if takes_one else hint
     elif token.lower() in ("true", "false"):
         group, dot, name = option.removeprefix("--").rpartition(".")
         negated = f"--{group}{dot}no-{name}"
@@ -238,7 +238,7 @@ def _unknown(
         return _unexpected(token, args, kind, prog)
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
-    # Often only the group of an option is missing: --learning-rate. Or it has another's name.
+    # Often only the group is missing (--learning-rate), or the name is another library's.
     used, *known = [f"--{group}." for group in prefer] or [""]
     meant = here(given, names, used)
     calls = (
@@ -257,8 +257,8 @@ def _unknown(
 def _plain(boxed: str) -> str:
     """The first paragraph of a framed message, without its title and frame.
 
-    tyro reports mistakes in no other public way than by this text; its hook for typed errors
-    (`tyro._errors`) is private and may change in any release.
+    This text is the only public way in which tyro reports mistakes; its typed errors
+    (`tyro._errors`) are private and may change in any release.
     """
     lines = [line.strip().strip("│|").strip() for line in boxed.splitlines()[1:]]
     # The frame's rules are lines of their own; without Unicode one stands under the title too.

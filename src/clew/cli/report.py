@@ -1,4 +1,4 @@
-"""`clew report`: studies as one page to look at, with tables and pictures."""
+"""`clew report`: makes one page of studies, with tables and figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ import tyro
 from clew.cli.parse import parse
 from clew.errors import UserError, counted
 
-ABOUT = """Makes one self-contained page of the folders of studies, finished or not: scores beside
-the published ones with intervals, scores without memory, tests, claims, figures and cost. Writes
-report.html, report.md, tables/*.csv and figures/*.png and .svg."""
+ABOUT = """Makes one self-contained page of studies, finished or not: scores with intervals beside
+the published ones, scores without memory, tests, claims, figures and costs. Writes report.html,
+report.md, tables/*.csv and figures/*.png and .svg."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class ReportCommand:
     ] = ()
     """Folders of studies, or their names in runs/; each becomes a section."""
     output: str = ""
-    """Folder to write to; empty is report/ in the first of the folders."""
+    """Folder to write to; by default report/ in the first folder."""
     title: str = ""
-    """Title of the page; empty takes the names of the studies."""
+    """Title of the page; by default the names of the studies."""
     note: str = ""
-    """A remark on how it was made, for example on which machine."""
+    """A remark on how the results were made, for example on which machine."""
 
 
 def main(args: Sequence[str]) -> int:

@@ -15,9 +15,9 @@ from clew.run import json_lines
 from clew.run.json_lines import Row
 from clew.run.names import EVALUATED, list_checkpoints, update_of
 
-ABOUT = "Lists the runs of a folder, how far they are and what they reached."
+ABOUT = "Lists the runs of a folder with their progress and scores."
 SCORES = ("success", "return")
-"""What a run is listed with, where its newest row of metrics, or an evaluation, has it."""
+"""The listed metrics, of the newest row of metrics and of the newest evaluation."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RunsCommand:
     """Options of `clew runs`."""
 
     run_dir: str = "runs"
-    """Folder that holds the folders of runs."""
+    """Folder that holds the runs."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
     folder = Path(command.run_dir)
     if not folder.is_dir():
         raise UserError(
-            f"there is no folder {folder}; clew train makes it, --run-dir names another"
+            f"there is no folder {folder}; clew train makes it, and --run-dir names another"
         )
     paths = [path for path in sorted(folder.iterdir()) if (path / "config.json").exists()]
     found = [run for run in map(_describe, paths) if run is not None]
@@ -61,11 +61,11 @@ def main(args: list[str]) -> int:
 
 
 def _describe(path: Path) -> dict[str, Any] | None:
-    """A run by its settings, its newest row of metrics and what its newest checkpoint is called;
-    JAX is not needed for that."""
+    """A run's settings, its newest row of metrics and its newest checkpoint's name, read without
+    JAX."""
     try:
         config = read_json(path / "config.json")["config"]
-        # The first runs had one algorithm and did not name it.
+        # The first runs did not name their algorithm, since there was only one.
         algorithm = config.get("algorithm", "a2c")
         learning = config["learner_options" if is_reference(algorithm) else algorithm]
         per_update = learning["num_envs"] * learning["rollout_length"]

@@ -1,4 +1,4 @@
-"""`clew study`: a published study's grid of trainings, resumed where it stopped."""
+"""`clew study`: runs a published study's grid of trainings, or resumes it."""
 
 import shlex
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 ABOUT = f"""Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
-What is finished is never run again: after Ctrl-C, a kill or a failure the same command resumes it.
+Finished trainings never run again: after Ctrl-C, a kill or a failure, the same command resumes.
 Results are lines of results.jsonl in the study's folder, one for every training.
-A study of your own is given as FILE.py with one Study in it, or as module:NAME.
+Give a study of your own as FILE.py with one Study in it, or as module:NAME.
 The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of each. Studies of one
 publication are also known by --part: clew study {next(iter(COLLECTIONS))} --part PART."""
 
@@ -25,10 +25,10 @@ class Request(NamedTuple):
     """A parsed command line."""
 
     name: str
-    """The study's, one of `STUDIES`."""
+    """The name of the study, one of `STUDIES`."""
     study: PublishedStudy[Any]
     options: Any
-    """Of the type that the study declares."""
+    """The options, of the type that the study declares."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -89,15 +89,15 @@ def make_study(request: Request) -> "Study":
     """The grid of trainings that a command asks for.
 
     Raises:
-        UserError: for options that exclude each other, or a name that the grid does not have.
+        UserError: for options that exclude each other, or a name that is not in the grid.
     """
     study, options = request.study.grid(request.options), request.options
     if options.ray and (study.resumable or study.varied):
         raise UserError(
-            f"--ray is for short trainings: those of {request.name} are resumed from this disk"
+            f"--ray is for short trainings; those of {request.name} are resumed from this disk"
         )
     if options.trust and not any(model.start_from for model in study.models.values()):
-        raise UserError("--trust is for the runs that models start from, and none does")
+        raise UserError("--trust is for models that start from a run, and none does")
     return study
 
 
@@ -106,7 +106,7 @@ def _known_names() -> list[str]:
 
 
 def _find_name(args: list[str]) -> tuple[str, list[str]]:
-    """The name of the study, wherever it stands, and the other words; "" if there is none."""
+    """The name of the study, at any position, and the other words; "" if there is none."""
     known = _known_names()
     if args and is_own(args[0]):
         return args[0], args[1:]

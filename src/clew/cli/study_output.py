@@ -1,4 +1,4 @@
-"""What `clew study` prints: the grid before it runs, a live table while it does, the outcome."""
+"""Output of `clew study`: the grid before it runs, a live table meanwhile, then the outcome."""
 
 import sys
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -28,15 +28,15 @@ from clew.lab.grid.results import finished_cells, refuse_other_study
 from clew.lab.grid.sources import changed_code
 
 SHOWN = 8
-"""Programs in progress that are shown."""
+"""How many programs in progress are shown."""
 
 
 def chosen_workers(ray: str, count: int) -> AbstractContextManager[int | Workers | None]:
-    """Who does the work; the connection to a cluster is closed also where the study is refused.
+    """The workers; a connection to a cluster is closed at the end, also if the study is refused.
 
     Args:
         ray: the address of a cluster, or "".
-        count: of processes, 0 for one on every core.
+        count: number of processes, 0 for one on every core.
 
     Raises:
         UserError: if both are given, the count is below 0, or no cluster answers.
@@ -45,12 +45,12 @@ def chosen_workers(ray: str, count: int) -> AbstractContextManager[int | Workers
     if not ray:
         return nullcontext(count or None)
     if count:
-        raise UserError("--ray and --workers exclude each other: a cluster has the CPUs it has")
+        raise UserError("--ray and --workers exclude each other: a cluster sets its own workers")
     return closing(RayWorkers(ray))
 
 
 def study_listener() -> StudyProgress:
-    """What reports the progress: a live table on a terminal, plain lines elsewhere."""
+    """The listener for progress: a live table on a terminal, plain lines elsewhere."""
     console = live_console()
     return StudyLines(stream=sys.stderr) if console is None else StudyTable(console)
 
@@ -77,7 +77,7 @@ class StudyTable(StudyProgress):
 
 
 def draw(standing: Standing) -> Group:
-    """The table of a moment."""
+    """The table of the present state."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for name in ("finished", "of"):
@@ -94,7 +94,7 @@ def draw(standing: Standing) -> Group:
 
 
 def show(study: Study, folder: str) -> None:
-    """Prints the grid, a line for every model, and how much of it is there already."""
+    """Prints the grid, one line for each model, and how much of it is finished."""
     refuse_other_study(study, Path(folder))
     there = read_results(folder)
     finished = finished_cells(study, there, Path(folder))
@@ -136,6 +136,6 @@ def report(study: Study, result: StudyResult) -> str:
     for pack, error in result.failures:
         lines.append(f"failed: {pack}: {error}")
     if result.failures:
-        lines.append("the same command tries again what failed")
+        lines.append("run the same command again to retry what failed")
     lines.append(f"results: {result.path / 'results.jsonl'}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`clew sweep`: settings searched by trials, and the best with fresh seeds beside the default."""
+"""`clew sweep`: searches settings, and compares the best with the default on fresh seeds."""
 
 import shlex
 from dataclasses import dataclass, replace
@@ -19,48 +19,47 @@ from clew.run.config import TrainConfig
 from clew.run.folder import slug
 from clew.stats.intervals import over_seeds
 
-ABOUT = """Searches settings of clew train by trials, choices of settings that Optuna makes, and
-trains the best of them with fresh seeds beside the default: clew sweep --env ENV --memory lstm
---vary ppo.learning_rate=log:1e-4..1e-2 ppo.entropy_cost=0..0.05 ppo.rollout_length=32,64,128
---trials 40 --steps 3e5 --seeds 2. A setting varies over LOW..HIGH, over log:LOW..HIGH evenly in its
-logarithm, or over values with commas between them; every other option of clew train holds for all
-trials. The same command again resumes where it was stopped; several at the same time share the
-work."""
+ABOUT = """Searches settings of clew train in trials (choices of settings) by Optuna, then trains
+the best and the default with fresh seeds: clew sweep --env ENV --memory lstm --vary
+ppo.learning_rate=log:1e-4..1e-2 ppo.entropy_cost=0..0.05 ppo.rollout_length=32,64,128 --trials 40
+--steps 3e5 --seeds 2. A setting varies over LOW..HIGH, over log:LOW..HIGH (log-uniform), or over
+values separated by commas; every other option of clew train applies to all trials. To resume a
+stopped sweep, run the same command again; several processes that run it share the work."""
 
 
 @dataclass(frozen=True)
 class SweepCommand(Memories):
-    """Options of `clew sweep`. Those of `clew train` hold for all trials, and --seeds is the number
-    of every trial's agents."""
+    """Options of `clew sweep`. Those of `clew train` apply to all trials; --seeds is the number of
+    agents in each trial."""
 
     vary: tuple[str, ...] = ()
-    """What is searched, each as SETTING=LOW..HIGH, SETTING=log:LOW..HIGH or SETTING=VALUE,VALUE."""
+    """The settings to search: SETTING=LOW..HIGH, SETTING=log:LOW..HIGH or SETTING=VALUE,VALUE."""
     first: tuple[str, ...] = ()
     """Settings to try first, after the defaults, each in quotes: "SETTING=VALUE SETTING=VALUE"."""
     trials: int = 20
     """Choices of settings that are tried for every memory (Optuna's trials; those of several
     episodes are --wrappers.trial-episodes); may be raised later."""
     fresh_seeds: int = 5
-    """Agents that the best and the default are trained with at the end."""
+    """Agents of the best and of the default that are trained at the end."""
     episodes: int = 100
     """Greedy episodes of each of them after training."""
     score: str = ""
-    """The metric of episodes that is searched for; empty is success where the task has it, else
-    return."""
+    """The episode metric to maximise; by default success if the task has it, else return."""
     at_once: int = 0
-    """Choices of settings that are made before any of them is scored; 0 takes 8 where several can
-    be trained in one program, else as many as there are workers."""
+    """Trials that are chosen before any of them is scored; 0 takes 8 if several can be trained in
+    one program, else as many as there are workers."""
     storage: str = ""
-    """The URL of another database than the folder's SQLite, for example postgresql://HOST/NAME."""
+    """The URL of a database to use instead of SQLite in the folder, for example
+    postgresql://HOST/NAME."""
     workers: int = 0
     """Processes, each with one thread; 0 is one for every core."""
     ray: str = ""
-    """Train on a Ray cluster in place of local processes: auto, local, HOST:PORT or
+    """Train on a Ray cluster instead of in local processes: auto, local, HOST:PORT or
     ray://HOST:PORT; for tasks written in JAX."""
 
 
 def main(args: list[str]) -> int:
-    """Searches, and says what came of it."""
+    """Searches, and prints the result."""
     import_optuna()
     command = parse_training(SweepCommand, args, command="sweep", about=ABOUT)
     for line in on_algorithm(args, command.config):
@@ -100,8 +99,8 @@ def parse_vary(words: tuple[str, ...], config: TrainConfig) -> Vary:
     """The space that --vary declares.
 
     Raises:
-        UserError: for an unknown setting, with the nearest one, or what is neither values nor a
-            range.
+        UserError: for an unknown setting, with the nearest one, or for text that is neither values
+            nor a range.
     """
     if not words:
         raise UserError(
@@ -120,19 +119,19 @@ def _space(name: str, text: str) -> Any:
         except ValueError:
             raise UserError(f"{name} must be LOW..HIGH in numbers, got {text!r}") from None
     values = text.split(",")
-    # Brackets of a JSON value belong; those around all values are cut in two by the commas.
+    # Brackets of one JSON value are fine; those around all values are cut in two by the commas.
     cut = any(value.count(a) != value.count(b) for value in values for a, b in ("[]", "()", "{}"))
     if text != body or len(values) < 2 or cut:
         example = f", as in --vary {name}={text.strip('[](){} ')}" if cut else ""
         raise UserError(
-            f"{name} must be LOW..HIGH, log:LOW..HIGH or values with commas between them{example}, "
+            f"{name} must be LOW..HIGH, log:LOW..HIGH or values separated by commas{example}, "
             f"got {text!r}"
         )
     return tuple(map(parse_value, values))
 
 
 def _pairs(option: str, words: Any, config: TrainConfig) -> dict[str, str]:
-    """SETTING=TEXT of every word, with the setting's name as the library has it."""
+    """SETTING=TEXT of every word, by the setting's name in the library."""
     pairs: dict[str, str] = {}
     for word in words:
         given, equals, text = word.partition("=")
@@ -149,7 +148,7 @@ def _pairs(option: str, words: Any, config: TrainConfig) -> dict[str, str]:
 
 
 def _hint(option: str, given: str, known: list[str], config: TrainConfig) -> None:
-    """Raises an error with this library's name where another's was given."""
+    """Raises an error with this library's name if another library's was given."""
     last = given.rpartition(".")[2]
     options = [f"--{name.replace('_', '-')}" for name in known]
     meant = here(last, options, f"--{config.algorithm}.")
@@ -160,7 +159,7 @@ def _hint(option: str, given: str, known: list[str], config: TrainConfig) -> Non
 
 
 def show(result: SweepResult, page: str, *, as_json: bool) -> None:
-    """Prints the best and the default, and where the page is."""
+    """Prints the best, the default and the path of the page."""
     if as_json:
         tried = {memory: [t._asdict() for t in trials] for memory, trials in result.tried.items()}
         winners = {memory: winner._asdict() for memory, winner in result.winners.items()}

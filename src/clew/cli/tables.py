@@ -23,9 +23,9 @@ def print_json(value: Any) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
 ) -> None:
-    """Prints a table with a note below it; columns after the first are numbers if all entries are.
+    """Prints a table with a note below it. Numeric columns after the first are aligned right.
 
-    Entries are formatted already, and the title may be empty.
+    Entries are already formatted, and the title may be empty.
     """
     table = RichTable(
         title=printable(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
@@ -42,14 +42,14 @@ def print_table(
 
 
 class _Console(Console):
-    """One whose reader may go, as `head` does: that is said to the command, which ends well."""
+    """A console that re-raises a broken pipe, as from `head`, so that the command ends cleanly."""
 
     def on_broken_pipe(self) -> None:
         raise  # the error that is being handled
 
 
 def out() -> Console:
-    """Standard output, without colouring of numbers; wide where it is no terminal."""
+    """Standard output without highlighted numbers; wide if it is not a terminal."""
     console = _Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = max(console.width, 140)
@@ -57,7 +57,7 @@ def out() -> Console:
 
 
 def show(document: "Measured", *, as_json: bool, note: str = "") -> None:
-    """Prints measurements: their numbers as JSON, or their tables and sentences, and a note."""
+    """Prints measurements as JSON, or as tables and sentences with a note."""
     if as_json:
         print_json(document.data)
         return
@@ -70,7 +70,7 @@ def show(document: "Measured", *, as_json: bool, note: str = "") -> None:
 
 
 def show_table(table: "Table", note: str = "") -> None:
-    """Prints a table of a report, with what stands below its heads in brackets."""
+    """Prints a table of a report, with the second line of each heading in brackets."""
     heads = [f"{c.text} ({c.below})" if c.below else c.text for c in table.columns]
     rows = [[entry.text for entry in row] for row in table.rows]
     print_table(table.title, heads, rows, note or table.note)

@@ -1,4 +1,4 @@
-"""`clew train`: a run from settings, from a preset, or from where it stopped."""
+"""`clew train`: trains a run from settings or a preset, or resumes one."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ summary.json and curve.png. Ctrl-C saves and says how to resume."""
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What commands that train have in common."""
+    """Options that commands with training share."""
 
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
     """Settings of training."""
@@ -36,8 +36,8 @@ class Memories(TrainingOptions):
     """Options of commands that train several memories."""
 
     memories: tuple[str, ...] = ()
-    """Memories to compare, by name or module:Class, in place of --memory. LABEL=module:Class is
-    called by its label."""
+    """Memories to compare, by name or module:Class, in place of --memory. LABEL=module:Class gives
+    one a label."""
     trust: bool = False
     """With --start-from: import the code that the settings of that run name, even if this machine
     has not trained it."""
@@ -50,8 +50,8 @@ class TrainCommand(TrainingOptions):
     """Options of `clew train`."""
 
     resume: str = ""
-    """Resume this run, a folder or a name. Its own settings hold; only --steps may be raised and
-    --loggers, --devices, --host settings and --ray changed."""
+    """Resume this run, a folder or a name. It keeps its settings, except that --steps may be raised
+    and --loggers, --devices, --host settings and --ray may be changed."""
     ray: str = ""
     """Actors on a Ray cluster, with runner async: auto, local, HOST:PORT or ray://HOST:PORT. Short
     for --asynchronous.ray."""
@@ -59,12 +59,12 @@ class TrainCommand(TrainingOptions):
     """With --resume or --start-from: import the code that the settings of that run name, even if
     this machine has not trained it."""
     cpu_threads: int = 0
-    """Threads to compute on; 0 takes one for each core. Of several runs side by side each is best
-    given its share of the cores."""
+    """Threads to compute on; 0 takes one for each core. If several runs share a machine, give each
+    its share of the cores."""
 
 
 def main(args: list[str]) -> int:
-    """Trains, and says what came of it."""
+    """Trains, and prints the result."""
     _refuse_several(args)
     default = default_command(args)
     prefer = default.config.algorithm, *LEARNERS
@@ -102,7 +102,7 @@ def parse_training(
 ) -> Options:
     """Reads the options of a command that trains several memories.
 
-    `changes` are settings of training whose defaults are others than those of `clew train`.
+    `changes` are settings whose defaults differ from those of `clew train`.
 
     Raises:
         UserError: as `parse`, or if --memory is given beside --memories, or --trust without a run
@@ -112,7 +112,7 @@ def parse_training(
     prefer = [config.algorithm]
     parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
     if parsed.memories and value_before_parsing(args, "--memory") is not None:
-        raise UserError("--memories has the names of all memories: leave out --memory")
+        raise UserError("--memories names all memories: leave out --memory")
     if parsed.trust and not parsed.config.start_from:
         raise UserError("--trust is for the run of --start-from, which is not given")
     if not config.preset:
@@ -124,11 +124,11 @@ def parse_training(
 
 
 def default_command(args: list[str]) -> TrainCommand:
-    """The settings that hold where the command line says nothing."""
+    """The settings for everything that the command line does not set."""
     name = value_before_parsing(args, "--preset")
     resume = value_before_parsing(args, "--resume")
     if name and resume:
-        raise UserError("--preset begins a run and --resume continues one: give one of them")
+        raise UserError("--preset begins a run and --resume continues one: give only one of them")
     if resume and value_before_parsing(args, "--name"):
         raise UserError("--resume continues a run under its own name: leave out --name")
     if resume:
@@ -138,12 +138,12 @@ def default_command(args: list[str]) -> TrainCommand:
         from clew.lab.studies import preset  # start: the studies take 0.1 s
 
         return TrainCommand(preset(name))
-    # The algorithm as TrainConfig would choose it, had it seen what follows.
+    # The algorithm that TrainConfig would choose if it knew the other options.
     algorithm = value_before_parsing(args, "--algorithm") or "auto"
     env = value_before_parsing(args, "--env") or TrainConfig.env
     given = [n for n in LEARNERS if any(token.startswith(f"--{n}.") for token in args)]
     chosen = choose_algorithm(env, given)
-    # "auto" itself also chooses wrappers and encoder, where the algorithm is its first choice.
+    # "auto" also chooses wrappers and encoder if the algorithm is its first choice.
     if algorithm == "auto" and chosen != choose_algorithm(env, ()):
         algorithm = chosen
     return TrainCommand(TrainConfig(env=env, algorithm=algorithm))
@@ -154,21 +154,21 @@ def _refuse_several(args: list[str]) -> None:
         names = [w for w in args[place + 1 : place + 3] if word == "--memory"]
         if len(names) == 2 and not any(name.startswith("-") for name in names):
             raise UserError(
-                f"clew train trains one memory; for several: clew compare --memories "
+                f"clew train trains one memory; for several, use clew compare --memories "
                 f"{' '.join(names)} with the same options"
             )
 
 
 def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] = ()) -> list[str]:
-    """A line where what is given has chosen another algorithm, encoder or scale than would fit.
+    """A line if the given options chose another algorithm, encoder or scale than the best fit.
 
     Args:
         args: the words after the command.
-        config: what they say.
-        learners: those that learn, if several do.
+        config: the settings that they give.
+        learners: the learners in use, if there are several.
 
     Raises:
-        UserError: for a setting of an algorithm that does not learn.
+        UserError: for a setting of an algorithm that is not in use.
     """
     given = {n: t for n in LEARNERS for t in args if t.startswith(f"--{n}.")}
     for name, token in given.items():
@@ -186,8 +186,8 @@ def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] =
 
 
 def _left_out(args: Sequence[str], config: TrainConfig) -> str:
-    """Which defaults of "auto", for encoder and rewards, do not hold, and what to add for them; the
-    end of a sentence, or nothing."""
+    """The end of a line if encoder or reward scale differ from those of "auto", with the options
+    that bring them back; else empty."""
     fit, given = default_settings(config.env), " ".join(args)
     left: dict[str, str] = {}
     if fit.encoder not in (None, config.network.encoder) and "--network.encoder" not in given:
@@ -204,18 +204,18 @@ def _left_out(args: Sequence[str], config: TrainConfig) -> str:
 
 
 def on_sizes(config: TrainConfig, memories: Sequence[str] = ()) -> list[str]:
-    """A line for each memory whose sizes are its own since some of its options were given.
+    """A line for each memory that has its own default sizes because some options were given.
 
     Args:
         config: of the training.
-        memories: those that are trained, if several are.
+        memories: those to train, if there are several.
     """
     given = config.memory_options
     known = {name: options_of(name) for name in memories or (config.memory,) if name in MEMORIES}
     if config.preset or isinstance(given, DefaultOptions):
         return []
     if not given.keys() <= set().union(*known.values()):
-        return []  # an error is about to say so
+        return []  # an error will say so
     lines = []
     for memory, options in known.items():
         usual = {n: v for n, v in memory_defaults(memory).items() if n not in given}
@@ -228,7 +228,7 @@ def on_sizes(config: TrainConfig, memories: Sequence[str] = ()) -> list[str]:
 
 
 def _within_preset(config: TrainConfig, preset: TrainConfig) -> TrainConfig:
-    """Options given beside a preset are added to its own, where model and task are its own."""
+    """Adds the given options to the preset's, if memory and task are the preset's."""
     changes = {}
     if config.memory == preset.memory:
         changes["memory_options"] = preset.memory_options | config.memory_options

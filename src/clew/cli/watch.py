@@ -1,4 +1,4 @@
-"""`clew watch`: a video of an episode, or the episode played in the terminal."""
+"""`clew watch`: makes a video of an episode, or plays it in the terminal."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,20 +14,20 @@ class WatchCommand(RunOptions):
     """Options of `clew watch`."""
 
     out: str = ""
-    """The video, a .gif or .mp4 file; empty is watch.gif in the run's folder."""
+    """The video, a .gif or .mp4 file; by default watch.gif in the run's folder."""
     terminal: bool = False
-    """Play in the terminal; a video is then written only to an --out."""
+    """Play in the terminal; a video is then written only if --out is given."""
     episodes: int = 1
-    """Episodes, one after another."""
+    """Number of episodes, shown one after another."""
     actions: Literal["greedy", "sampled"] = "greedy"
     """How actions are chosen."""
     influence: Literal["occlusion", "gradient", "none"] = "occlusion"
     """How to find what a decision rests on: by occlusion or by gradients; none leaves it out, which
     is faster."""
     fps: float = 10.0
-    """Steps shown in a second."""
+    """Steps shown per second."""
     max_frames: int = 500
-    """Steps of an episode to show at most; of a longer one they are evenly spread."""
+    """Most steps of an episode to show; those of a longer one are spread evenly."""
     max_steps: int = 10_000
     """Steps after which an episode is cut off."""
     seed_index: int = 0
@@ -35,7 +35,7 @@ class WatchCommand(RunOptions):
 
 
 def main(args: list[str]) -> int:
-    """Plays, and says where the video is."""
+    """Plays, and prints the path of the video."""
     command = parse_run(WatchCommand, args, command="watch", about=ABOUT)
     from clew.watch import Viewing, play_run, watch_run  # start: JAX takes a second
 

@@ -1,4 +1,4 @@
-"""Exports a policy: a folder of files that run without JAX, and the same as one zip."""
+"""Exports a policy as a folder of files that run without JAX, and as one zip."""
 
 import itertools
 import json
@@ -29,18 +29,18 @@ from clew.run.load import Loaded, load_agent
 from clew.run.machine import git_commit, versions
 
 MAX_STEPS = 100_000
-"""Steps after which an episode that is evaluated is an error."""
+"""Most steps of an evaluated episode; a longer one is an error."""
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """The written export."""
 
     folder: Path
     archive: Path
-    """The same as one zip."""
+    """The zip of the same files."""
     manifest: dict[str, Any]
     operations: int
-    """Of the graph."""
+    """Number of operations of the graph."""
     deviation: float
     """Largest deviation of `runner.py` from the golden episode, relative to 1 + the number."""
 
@@ -61,19 +61,19 @@ def export(
 
     Args:
         path: the run's folder or name.
-        output: the folder to write; empty is export/ in the run's folder.
+        output: the folder to write; by default export/ in the run's folder.
         seed_index: which of the run's seeds, from 0.
-        checkpoint: its file name or update, or "best", the best agent so far; empty takes the
-            newest good one.
-        value: whether the value is an output, beside the action.
-        episodes: fresh episodes whose score the manifest has; 0 for none.
-        control_rate: how often the policy is to be asked, in Hz; None if it is not known.
-        seed: of the golden episode and of those of the score.
+        checkpoint: its file name or update, or "best", the best agent so far; by default the
+            newest usable one.
+        value: whether the value estimate is an output too, beside the action.
+        episodes: number of fresh episodes for the score in the manifest; 0 for none.
+        control_rate: how often the policy will be called, in Hz; None if unknown.
+        seed: of the golden episode and of the episodes for the score.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: there is no such run, seed or checkpoint; the policy does something that no
-            export has, which is named; or the folder cannot be written.
+        UserError: there is no such run, seed or checkpoint; the policy has an operation that
+            exports do not support, which is named; or the folder cannot be written.
     """
     require_at_least("episodes", episodes, 0)
     loaded = load_agent(path, seed_index, checkpoint, trust=trust)
@@ -97,23 +97,23 @@ def export_agent(
     control_rate: float | None = None,
     seed: int = 0,
 ) -> Exported:
-    """Exports an agent that belongs to no run, with a memory and an encoder of any kind.
+    """Exports an agent without a run, with a memory and an encoder of any kind.
 
-    The golden episode's observations are samples of their space.
+    The golden episode's observations are samples of the observation space.
 
     Args:
-        agent: the network; it reads what `clew.bridges.gymnasium.spaces.adapt_observation` makes
-            of the space.
+        agent: the network; it takes observations in the form of
+            `clew.bridges.gymnasium.spaces.adapt_observation`.
         observation_space: of its environment.
         action_space: of its environment, and of the agent's distribution.
         output: the folder to write.
-        value: whether the value is an output, beside the action.
-        control_rate: how often the policy is to be asked, in Hz; None if it is not known.
+        value: whether the value estimate is an output too, beside the action.
+        control_rate: how often the policy will be called, in Hz; None if unknown.
         seed: of the golden episode.
 
     Raises:
-        UserError: the agent does something that no export has, which is named; or the folder
-            cannot be written.
+        UserError: the agent has an operation that exports do not support, which is named; or the
+            folder cannot be written.
     """
     adapter = adapter_of_spaces(observation_space, action_space)
     about = {
@@ -126,25 +126,25 @@ def export_agent(
 
 
 class Verified(NamedTuple):
-    """An export that was found whole."""
+    """The result for an intact export."""
 
     model: runner.Model
     deviation: float
     """Largest deviation from the golden episode."""
     header: str
-    """What a compiler makes of `policy.hpp`, in words."""
+    """A line on the compilation of `policy.hpp`."""
 
 
 def verify(path: str | Path, *, compiles: bool = True) -> Verified:
     """Checks every digest of an export and replays its golden episode.
 
-    With NumPy, and `policy.onnx` with ONNX Runtime where that is installed. `runner.py` of the
-    export is not run: it may be anybody's, this is the library's own. What the files may take is
-    limited: `runner.MOST_BYTES` and what follows.
+    The episode is replayed with NumPy, and `policy.onnx` with ONNX Runtime if it is installed. The
+    export's own `runner.py` is not run, since it may be from anybody; the library's is used. Sizes
+    are limited by `runner.MOST_BYTES` and the constants after it.
 
     Args:
         path: its folder or zip.
-        compiles: whether a C++ compiler reads `policy.hpp`, where there is one; nothing is run.
+        compiles: whether to compile `policy.hpp`, if there is a C++ compiler; nothing is run.
 
     Raises:
         UserError: a file is missing, was changed or is too large, or an output deviates.
@@ -196,7 +196,7 @@ def _export(
     archived = write_export(folder, files, finite(manifest))
     try:
         model, deviation, _ = verify(folder, compiles=False)
-    except UserError:  # perhaps no more than the policy's own rounding, which takes time to find
+    except UserError:  # perhaps only the policy's own rounding, which takes time to measure
         own = rounding(step, runner.Model(folder))
         files["golden.npz"] = archive({**golden, "rounding": np.array([own])})
         archived = write_export(folder, files, finite(manifest))
@@ -205,18 +205,18 @@ def _export(
 
 
 def graph_file(traced: Traced) -> bytes:
-    """`graph.json`."""
+    """The bytes of `graph.json`."""
     return json.dumps(traced.graph.to_json(), separators=(",", ":")).encode()
 
 
 def tensors_file(traced: Traced) -> bytes:
-    """`policy.safetensors`: parameters and constants, and the state before any observation."""
+    """The bytes of `policy.safetensors`: parameters, constants and the initial state."""
     initial = {f"initial/{name}": leaf for name, leaf in traced.initial.items()}
     return safetensors({**traced.graph.constants, **initial})
 
 
 def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict[str, Any]:
-    """What the manifest says of inputs, outputs, state and wrappers."""
+    """The manifest's entries on inputs, outputs, state and wrappers."""
     changed = adapter.wrappers.changed
     around = ("frame_skip", "time_limit", "trial_episodes")
     own = adapter.own_action_space

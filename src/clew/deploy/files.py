@@ -1,4 +1,4 @@
-"""The files of an export: a folder, and the same as one zip."""
+"""The files of an export: a folder, and a zip of the same files."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ from clew.files import write_file
 
 MANIFEST = "manifest.json"
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in a zip, so that the same export is the same bytes."""
+"""The time of every file in a zip, so that equal exports have equal bytes."""
 
 
 def is_export(path: str | Path) -> bool:
@@ -75,16 +75,16 @@ def write_export(folder: Path, files: Mapping[str, bytes], manifest: dict[str, A
     """Writes an export's folder and, beside it, the zip of the same name.
 
     Args:
-        folder: made if it is not there. An export in it is replaced with its zip, if nobody has
-            changed their files since.
-        files: the bytes of all files but the manifest.
+        folder: made if missing. An export in it is replaced together with its zip, if their files
+            were not changed since.
+        files: the bytes of all files except the manifest.
         manifest: gets the digests of the files.
 
     Returns:
         The zip.
 
     Raises:
-        UserError: something that no export has written would be replaced, or the folder cannot be
+        UserError: a file that is not from an export would be replaced, or the folder cannot be
             written to.
     """
     manifest = manifest | {"files": {name: digest(data) for name, data in files.items()}}
@@ -96,13 +96,13 @@ def write_export(folder: Path, files: Mapping[str, bytes], manifest: dict[str, A
     try:
         for path in _in_the_way(folder, place, everything):
             raise UserError(
-                f"{path} already exists and is not of an export to {folder}, or was changed since: "
+                f"{path} already exists and is not from an export to {folder}, or was changed: "
                 "move it away, or choose another output"
             )
         folder.mkdir(parents=True, exist_ok=True)
         for path in (place, *(folder / name for name in set(runner.MOST_BYTES) - set(everything))):
             path.unlink(missing_ok=True)
-        for name, data in reversed(everything.items()):  # until the end the old manifest is there
+        for name, data in reversed(everything.items()):  # the old manifest is replaced last
             write_file(folder / name, [data])
         write_file(place, [zipped(everything)])
     except OSError as error:
@@ -115,10 +115,10 @@ def write_export(folder: Path, files: Mapping[str, bytes], manifest: dict[str, A
 
 
 def _in_the_way(folder: Path, place: Path, everything: Mapping[str, bytes]) -> Iterator[Path]:
-    """What no export has written here, or somebody has changed since.
+    """Files here that are not from an export, or were changed since.
 
-    A file is known by its digest: that of the manifest beside it, or that of the file to come,
-    which an export may have written that was killed. The zip is that of one of the two.
+    A file is recognised by its digest: that in the manifest beside it, or that of the new file,
+    which an export that was killed may have written. The zip must belong to one of the two.
     """
     said, coming = _digests(folder), {name: digest(data) for name, data in everything.items()}
     if os.path.lexists(folder) and not folder.is_dir():
@@ -136,7 +136,7 @@ def _in_the_way(folder: Path, place: Path, everything: Mapping[str, bytes]) -> I
 
 
 def _digests(path: Path) -> dict[str, str]:
-    """The digests of an export's files, its manifest's with them; none if no export is there."""
+    """The digests of an export's files, including the manifest; empty if there is no export."""
     try:
         data = b"".join(runner.read_blocks(path, MANIFEST))
         return {MANIFEST: digest(data), **runner.parse_manifest(data)["files"]}
@@ -145,7 +145,7 @@ def _digests(path: Path) -> dict[str, str]:
 
 
 def _digest_of(path: Path, name: str) -> str | None:
-    """Of a file of an export; None for a link, and for what cannot be read."""
+    """Digest of a file of an export; None for a link or an unreadable file."""
     try:
         if (path / name).is_symlink():
             return None
@@ -158,7 +158,7 @@ def _digest_of(path: Path, name: str) -> str | None:
 
 
 def _is_zip_of(place: Path, digests: Mapping[str, str]) -> bool:
-    """Whether it is a zip of the files with these digests, and of no others."""
+    """Whether it is a zip of exactly the files with these digests."""
     if place.is_symlink() or not place.is_file():
         return False
     with (
@@ -176,13 +176,13 @@ def check_all(path: Path, keep: Mapping[str, int]) -> dict[str, bytes]:
 
     Args:
         path: of the export.
-        keep: files whose bytes are wanted beside `runner.FILES`, unless they have more than this.
+        keep: files to return beside `runner.FILES`, with the most bytes of each.
 
     Returns:
         The bytes by name.
 
     Raises:
-        UserError: a file was changed, or does not belong to an export.
+        UserError: a file was changed, or is not from an export.
         PolicyError: a file is missing, damaged or too large.
     """
     keep = {**keep, **{name: runner.MOST_BYTES[name] for name in runner.FILES}}

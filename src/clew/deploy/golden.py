@@ -1,4 +1,4 @@
-"""The golden episode of an export: what the agent met, and what it did, step by step."""
+"""The golden episode of an export: its inputs and the agent's outputs, step by step."""
 
 import itertools
 from collections.abc import Iterable
@@ -14,29 +14,29 @@ from clew.deploy.policy import PolicyStep
 from clew.interact.policy import Moment
 
 WARM, STEPS = 7, 120
-"""Steps before the golden ones, whose state is carried over, and golden ones."""
+"""Number of steps before the golden ones, whose state is carried over, and of golden steps."""
 LONGEST = 50
-"""Actions after which an episode is given up for the next, so that there are starts."""
+"""Actions after which an episode is stopped for the next one, so that there are starts."""
 NEAR = 1e-4
-"""How far the distribution's numbers may move before an action counts as unsure."""
+"""An action is unsure if it changes when the distribution's parameters move by this much."""
 
 
 def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dict[str, np.ndarray]:
-    """The golden episode of a policy: its own outputs for what it met.
+    """The golden episode of a policy: its own outputs for a sequence of moments.
 
-    Before the first start the observation is NaN once, where it has floating-point numbers: none
-    of it may pass the start. Whole numbers of the action are compared where no other action is
-    near ("sure"), outputs where no NaN was read since the last start ("compared").
+    Before the first start, floating-point observations are NaN once, since nothing may leak through
+    a start. Discrete actions are compared if no other action is near ("sure"), outputs if no NaN
+    was read since the last start ("compared").
 
     Args:
         step: the policy.
-        moments: what it meets, at least `WARM` + `STEPS` of them.
-        seed: of the small moves that tell where an action is unsure.
+        moments: its inputs, at least `WARM` + `STEPS` of them.
+        seed: of the small perturbations that show which actions are unsure.
 
     Returns:
         Arrays [time, 1, ...] "input/NAME" and "output/NAME", arrays [1, ...] "before/LEAF" and
-        "after/LEAF" of the state, and bool arrays [time] "compared" and "sure". Where `rounding` is
-        needed it is added under its name.
+        "after/LEAF" of the state, and bool arrays [time] "compared" and "sure". If `rounding` is
+        needed, the caller adds it under that name.
     """
     act = jax.jit(_reference(step, seed))
     batched = jax.tree.map(lambda x: jnp.asarray(x)[None], step.state)
@@ -56,10 +56,11 @@ def record_golden(step: PolicyStep, moments: Iterable[Moment], seed: int) -> dic
 
 
 def rounding(step: PolicyStep, model: runner.Model) -> float:
-    """How far a policy in float32 is from itself in float64 over its golden episode.
+    """The deviation of a policy in float32 from itself in float64 over its golden episode.
 
-    Memories that divide by sums of keys (ReLiT, AReLiT) may lose more than `runner.TOLERANCE`, and
-    so may any faithful copy of them: no more can be asked of an export than of the policy.
+    Memories that divide by sums of keys (ReLiT, AReLiT) may lose more precision than
+    `runner.TOLERANCE`, and so may any faithful copy. An export cannot be more precise than the
+    policy.
 
     Returns:
         The largest deviation of an output or a leaf of the state, relative to 1 + the largest
@@ -76,7 +77,7 @@ def rounding(step: PolicyStep, model: runner.Model) -> float:
 
         try:
             found = runner.verify(model, in_double, np.inf)
-        except (TypeError, ValueError):  # a module of the user's own that insists on float32
+        except (TypeError, ValueError):  # a user's module that insists on float32
             return 0.0
     return found if np.isfinite(found) else 0.0
 
@@ -104,7 +105,7 @@ def _reference(step: PolicyStep, seed: int) -> Any:
 
 
 def _inputs(read: runner.Reader, moment: Moment, previous: Any) -> dict[str, np.ndarray]:
-    """A batch of one, as `runner.Policy` makes it."""
+    """A batch of one, in the form of `runner.Policy`."""
     found = read(
         moment.observation,
         start=moment.start,
@@ -117,7 +118,7 @@ def _inputs(read: runner.Reader, moment: Moment, previous: Any) -> dict[str, np.
 
 
 def _poisoned(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same without a start, and with NaN for floating-point numbers."""
+    """The same inputs without a start, and with NaN in place of floating-point numbers."""
     floats = {n: np.full_like(x, np.nan) for n, x in inputs.items() if x.dtype.kind == "f"}
     return inputs | floats | {"start": np.zeros(1, bool)}
 

@@ -1,8 +1,8 @@
-"""The graph of a policy: operations of `clew.deploy.runner`, on values of one environment.
+"""The graph of a policy: operations of `clew.deploy.runner` on values of one environment.
 
-`GraphBuilder` computes at once what depends on no input, writes the same operation once, and
-leaves out what changes nothing; a `Graph` is what remains. Shapes have no batch axis: every form
-of the export puts it in front of each value that depends on an input.
+`GraphBuilder` evaluates operations that depend on no input, merges equal operations, and leaves out
+those that change nothing; the rest is a `Graph`. Shapes have no batch axis: every form of the
+export puts it in front of each value that depends on an input.
 """
 
 import math
@@ -16,7 +16,7 @@ from clew.deploy import runner
 from clew.errors import UserError
 
 MOST_NODES = 50_000
-"""Operations of a graph; more come of a loop that was unrolled too far."""
+"""Most operations of a graph; more would come from a loop with too many rounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Ref:
 
 
 Real = Const | Ref
-"""A value; complex ones are `clew.deploy.pairs`'s."""
+"""A real value; for complex ones see `clew.deploy.pairs`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A policy's step. The keys are the names that the manifest gives."""
+    """A policy's step. The keys are the names in the manifest."""
 
     inputs: dict[str, Ref]
     states: dict[str, Ref]
@@ -73,13 +73,13 @@ class Graph:
 
     @property
     def constants(self) -> dict[str, np.ndarray]:
-        """The numbers that it reads, by name."""
+        """The constants that it reads, by name."""
         read = [value for node in self.nodes for value in node.inputs]
         read += [*self.outputs.values(), *self.after.values()]
         return {value.name: value.array for value in read if isinstance(value, Const)}
 
     def to_json(self) -> dict[str, Any]:
-        """As `runner.Model` reads it."""
+        """The JSON form that `runner.Model` reads."""
         nodes = [
             {
                 "op": node.op,
@@ -106,10 +106,10 @@ class GraphBuilder:
         self._constants: dict[Any, Const] = {}
 
     def constant(self, array: Any, name: str = "") -> Const:
-        """Known numbers; equal ones are one constant.
+        """A constant array; equal arrays share one constant.
 
         Raises:
-            UserError: they are of a type that no export has.
+            UserError: exports do not support its type.
         """
         array = np.asarray(array)
         if array.dtype.name not in runner.TYPES.values():
@@ -124,7 +124,7 @@ class GraphBuilder:
         """The result of an operation.
 
         Raises:
-            UserError: there are too many of them.
+            UserError: there are too many operations.
         """
         if op == "reshape":
             values, attributes = self._from_the_first(values[0], attributes)
@@ -150,7 +150,7 @@ class GraphBuilder:
         outputs: dict[str, Real],
         after: dict[str, Real],
     ) -> Graph:
-        """The graph of what the outputs and the new state need."""
+        """The graph of everything that the outputs and the new state need."""
         needed = {value.name for value in (*outputs.values(), *after.values())}
         kept = []
         for name, node in reversed(self._nodes.items()):
@@ -162,7 +162,7 @@ class GraphBuilder:
     def _from_the_first(
         self, value: Real, attributes: dict[str, Any]
     ) -> tuple[tuple[Real, ...], dict[str, Any]]:
-        """One reshape instead of two after one another."""
+        """One reshape instead of two in a row."""
         before = self._nodes.get(value.name)
         if before is None or before.op != "reshape":
             return (value,), attributes
@@ -171,7 +171,7 @@ class GraphBuilder:
     def _evaluate(
         self, op: str, values: Sequence[Real], attributes: Mapping[str, Any]
     ) -> np.ndarray:
-        """The numbers if all are known, else numbers of the right shape and type."""
+        """The result if all operands are constants, else an array of its shape and type."""
         arrays = [
             value.array if isinstance(value, Const) else np.zeros((1, *value.shape), value.dtype)
             for value in values
@@ -187,7 +187,7 @@ _NEUTRAL = {
     "maximum": -math.inf,
     "minimum": math.inf,
 }
-"""What either operand may be without a change of the other."""
+"""Neutral elements: operands that leave the other one unchanged."""
 _NEUTRAL_SECOND = {"subtract": 0, "divide": 1}
 _DECIDING = {"logical_and": False, "logical_or": True}
 
@@ -195,7 +195,7 @@ _DECIDING = {"logical_and": False, "logical_or": True}
 def _unchanged(
     op: str, values: Sequence[Real], attributes: Mapping[str, Any], shape: tuple[int, ...]
 ) -> Real | None:
-    """What an operation gives that needs none: an operand as it is."""
+    """The operand that an operation leaves unchanged; None if it changes both."""
     first, *others = values
     if op in ("reshape", "expand", "slice"):
         return first if first.shape == shape else None
@@ -222,7 +222,7 @@ def _unchanged(
 
 
 def _is(value: Real, number: float | bool | None) -> bool:
-    """Whether all of a known value is one number."""
+    """Whether a value is constant and all of its entries are this number."""
     if number is None or not isinstance(value, Const):
         return False
     return bool((value.array == number).all())

@@ -1,8 +1,8 @@
 """`policy.hpp`: a policy as one C++17 header without dependencies; weights and state are static.
 
 Each operation of the graph becomes loops over numbers in one row-major block. Operations that only
-look at numbers in another order (slices, transpositions, repetitions) become strides of those that
-read them. Blocks that are read no more are used again.
+reorder numbers (slices, transpositions, repetitions) become strides in the operations that read
+them. Blocks that are no longer read are reused.
 """
 
 import itertools
@@ -57,7 +57,7 @@ _EXPRESSIONS |= {
     name: f"detail::{name}<{{type}}>({{0}}, {{1}})"
     for name in "divide fmod maximum minimum".split()
 }
-"""What one number of the result is, of one number of each operand."""
+"""The expression of one number of the result, from one number of each operand."""
 
 _HELPERS = """namespace detail {
 template <class T> inline bool nan(T x) {
@@ -95,8 +95,7 @@ template <class To, class From> inline To cast(From x) {
 
 @dataclass(frozen=True)
 class _View:
-    """Numbers in a block, by strides; a block of one known number is that number itself, which
-    has no use for them."""
+    """Numbers in a block, by strides; a constant with one number is a literal without strides."""
 
     block: str
     shape: tuple[int, ...]
@@ -106,7 +105,7 @@ class _View:
     literal: bool = False
 
     def at(self, indices: Sequence[str]) -> str:
-        """One number; a view of fewer axes, or of length 1, is repeated."""
+        """One number; missing axes and axes of length 1 are repeated."""
         if self.literal:
             return self.block
         own = indices[len(indices) - len(self.shape) :]
@@ -120,7 +119,7 @@ class _View:
 
     @property
     def in_order(self) -> bool:
-        """Whether its numbers lie one after another."""
+        """Whether its numbers are contiguous in row-major order."""
         wanted = _row_major(self.shape)
         steps = zip(self.shape, self.strides, wanted, strict=True)
         return all(n == 1 or a == b for n, a, b in steps)
@@ -135,7 +134,7 @@ def _whole(block: str, shape: Sequence[int], dtype: str) -> _View:
 
 
 def _loops(shape: Sequence[int], body: Callable[[list[str]], str], depth: int = 0) -> str:
-    """Loops over all indices of a shape; the variables' numbers begin at `depth`."""
+    """Loops over all indices of a shape; the variables are numbered from `depth`."""
     indices = [f"i{depth + k}" if n != 1 else "0" for k, n in enumerate(shape)]
     heads = [
         f"for (int {index} = 0; {index} < {n}; ++{index}) "
@@ -146,7 +145,7 @@ def _loops(shape: Sequence[int], body: Callable[[list[str]], str], depth: int = 
 
 
 def _literal(array: np.ndarray) -> list[str]:
-    """Numbers as C++ has them; the shortest that are read as the same."""
+    """Numbers as C++ literals, in the shortest form that is read as the same number."""
     if array.dtype.kind == "b":
         return ["true" if x else "false" for x in array.ravel()]
     if array.dtype.kind != "f":
@@ -160,10 +159,10 @@ def _literal(array: np.ndarray) -> list[str]:
 
 
 def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """Names of the manifest as different ones of C++: "observation/eye" is observation_eye.
+    """Names of the manifest as distinct C++ identifiers: "observation/eye" is observation_eye.
 
-    Where two would be alike, the later one gets a number: "a/b" and "a_b" are a_b and a_b_2. Words
-    of the language and what macros are called get an underline.
+    If two would be equal, the later one gets a number: "a/b" and "a_b" are a_b and a_b_2. Keywords
+    and names of macros get an underscore.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -190,11 +189,11 @@ _WORDS = frozenset(
     throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
     xor xor_eq errno linux unix i386 math_errhandling Inputs Outputs State""".split()
 )
-"""Words of C++17 and C++20, macros in small letters, and the structs themselves."""
+"""Keywords of C++17 and C++20, macros in lower case, and the names of the structs."""
 
 
 def _comment(name: str) -> str:
-    """A name for a comment, which nothing in it can end."""
+    """A name escaped for a comment, so that it cannot end the comment."""
     return re.sub(r"[^\w/. -]", lambda found: f"\\u{ord(found[0]):04x}", name, flags=re.ASCII)
 
 
@@ -213,7 +212,7 @@ class _Writer:
         self._views[name] = view
 
     def view(self, value: Real) -> _View:
-        """Where a value lies."""
+        """The view of a value."""
         if isinstance(value, Const):
             return self._constant(value)
         return self._views[value.name]
@@ -235,7 +234,7 @@ class _Writer:
     def elementwise(
         self, op: str, shape: Sequence[int], dtype: str, views: Sequence[_View]
     ) -> _View:
-        """A new block of an operation on each number."""
+        """A new block with the results of an elementwise operation."""
         out = self.block(shape, dtype)
         kind, to = _TYPES[views[0].dtype], _TYPES[dtype]
 
@@ -255,7 +254,7 @@ class _Writer:
         return _whole(name, shape, dtype)
 
     def reads(self, view: _View) -> None:
-        """Says that the statement to come reads a block."""
+        """Records that the next statement reads a block."""
         if view.block in self._used:
             self._used[view.block].append(len(self.statements))
 
@@ -278,7 +277,7 @@ class _Writer:
         return _whole(name, value.shape, dtype)
 
     def layout(self) -> tuple[dict[str, int], list[str]]:
-        """Numbers of working memory of each type, and where each block lies in it."""
+        """Size of the working memory of each type, and the place of each block in it."""
         ends: dict[str, int] = {}
         free: dict[str, list[tuple[int, int]]] = {}
         lines: list[str] = []
@@ -334,11 +333,11 @@ _LOOKS: dict[str, Callable[..., _View]] = {
     "transpose": _transpose,
     "slice": _slice,
 }
-"""Operations that compute nothing."""
+"""Operations that only change the view."""
 
 
 def _product(out: _View, views: list[_View]) -> str:
-    """Matrices, the last two axes; row by row, so that the inner loop is one of neighbours."""
+    """Matrix products over the last two axes, row by row, so that the inner loop is contiguous."""
     left, right = views
     inner, columns = left.shape[-1], right.shape[-1]
     rows = out.shape[:-1]
@@ -420,11 +419,11 @@ _RULES: dict[str, Callable[..., str]] = {
     "largest": partial(_reduce, "x", "detail::maximum<{kind}>(a, {0})"),
     "smallest": partial(_reduce, "x", "detail::minimum<{kind}>(a, {0})"),
 }
-"""Operations on more than one number of an operand."""
+"""Operations that combine several numbers of an operand."""
 
 
 def header_file(traced: Traced, policy: str) -> bytes:
-    """`policy.hpp` of a policy, which the manifest calls by this name."""
+    """The bytes of `policy.hpp`; `policy` is the policy's name in the manifest."""
     writer, graph = _Writer(), traced.graph
     for struct, entries, values in (
         ("in", traced.inputs, graph.inputs),
@@ -460,7 +459,7 @@ def header_file(traced: Traced, policy: str) -> bytes:
 
 
 def _results(writer: _Writer, traced: Traced) -> None:
-    """Outputs, and the new state once nothing reads the old one."""
+    """Writes the outputs, and the new state once nothing reads the old one."""
     graph, names = traced.graph, {}
     words = {"out": _words(traced.outputs), "state": _words(traced.state)}
     for struct, values in (("out", graph.outputs), ("state", graph.after)):
@@ -503,7 +502,7 @@ def _struct(
 
 
 INCLUDES = ("cmath", "cstdint", "limits", "type_traits")
-"""All that the header includes."""
+"""Everything that the header includes."""
 _ABOUT = """// The policy {policy}, written by `clew export`. C++17 without dependencies.
 //
 //   policy::Inputs in;  policy::Outputs out;

@@ -1,4 +1,4 @@
-"""Whether a compiler takes the `policy.hpp` of an export, which may be anybody's."""
+"""Checks that an export's `policy.hpp`, which may be from anybody, compiles."""
 
 import re
 import shlex
@@ -11,27 +11,27 @@ from clew.errors import UserError
 from clew.memory.kernels.build import NotBuilt, find_compiler
 
 LARGEST = 2**25
-"""Bytes of a header that is compiled: 2.5 million numbers, for which g++ takes 10 s and 1 GB."""
+"""Largest header to compile, in bytes: 2.5 million numbers, for which g++ takes 10 s and 1 GB."""
 _SECONDS = 120.0
 _DIRECTIVES = {"#pragma once", *(f"#include <{name}>" for name in INCLUDES)}
 _LIKE_DIRECTIVES = re.compile(r"^.*(?:#|%:|\?\?=|\\$).*$", re.MULTILINE)
-"""Lines with whatever a compiler may take for the start of one, or for a line that goes on."""
+"""Lines with anything that a compiler may take for a directive or for a continued line."""
 
 
 def check_header(data: bytes | None) -> str:
-    """Has a C++ compiler read a header, and build and run nothing.
+    """Compiles a header without building or running anything.
 
-    No directive is let through but those that `header_file` writes: one of another might have the
-    compiler read any file, or a device that never ends.
+    Only the directives that `header_file` writes are allowed: others could make the compiler read
+    any file, or a device that never ends.
 
     Args:
-        data: the header; None if there is none, or one that has more than `LARGEST` bytes.
+        data: the header; None if there is none, or if it has more than `LARGEST` bytes.
 
     Returns:
-        What became of it, for the user.
+        A line on the result for the user.
 
     Raises:
-        UserError: the compiler refuses it, with its first line, or it has another directive.
+        UserError: the compiler refuses it, with its first message, or it has another directive.
     """
     if data is None:
         return f"policy.hpp was not compiled: it is missing or has more than {LARGEST:,} bytes"
@@ -53,7 +53,7 @@ def check_header(data: bytes | None) -> str:
         except OSError as error:
             return f"policy.hpp was not compiled: {shlex.join(compiler)}: {error.strerror}"
         except subprocess.TimeoutExpired as error:
-            raise UserError(f"policy.hpp takes the compiler more than {_SECONDS:.0f} s") from error
+            raise UserError(f"compiling policy.hpp takes more than {_SECONDS:.0f} s") from error
     if run.returncode:
         errors = [line for line in run.stderr.splitlines() if "error:" in line]
         shown = " ".join([*errors, *run.stderr.splitlines(), "no reason"][:1])

@@ -1,4 +1,4 @@
-"""A policy by path, from a run or from an export."""
+"""Loads a policy from a run or from an export."""
 
 from pathlib import Path
 
@@ -22,25 +22,25 @@ def load_policy(
 ) -> Policy | runner.Policy:
     """The policy of a run or of an export, for observations as its environment gives them.
 
-    An export is run with NumPy by the library's own `clew.deploy.runner`; nothing that lies in its
-    folder is imported.
+    An export is run with NumPy by the library's own `clew.deploy.runner`; nothing in its folder is
+    imported.
 
     Args:
-        path: the run's folder or name; or an export's folder, or its zip.
+        path: the run's folder or name; or an export's folder or zip.
         seed_index: which of the run's seeds, from 0; an export has one.
-        checkpoint: its file name or update, or "best", the best agent so far; empty takes the
-            newest good one.
-        greedy: take the most probable action (deterministic) instead of sampling one, which
-            an export does not.
-        seed: of the sampling, when not greedy; with `num_envs` that of the first environment, from
+        checkpoint: its file name or update, or "best", the best agent so far; by default the
+            newest usable one.
+        greedy: take the most probable action (deterministic) instead of sampling one; an export
+            cannot sample.
+        seed: of the sampling, if not greedy; with `num_envs` that of the first environment, from
             which those of the others count up.
         num_envs: environments that one policy plays side by side, the first axis of its arguments
             and actions; None for one without such an axis. An export has `runner.Model` for that.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: as `clew.run.load.load_agent`; or the export is damaged, or asked for something
-            that it does not have.
+        UserError: as `clew.run.load.load_agent`; or if the export is damaged or does not support
+            an argument.
     """
     if not is_export(path):
         if num_envs is not None:
@@ -50,13 +50,13 @@ def load_policy(
         return Policy(loaded.agent, wrappers=wrappers, greedy=greedy, seed=seed, num_envs=num_envs)
     if seed_index or checkpoint or not greedy:
         raise UserError(
-            f"{path} is an export, which has one policy and greedy actions: seed_index, checkpoint "
-            "and sampling do not apply; its outputs have the distribution's parameters"
+            f"{path} is an export, which has one policy with greedy actions: seed_index, "
+            "checkpoint and sampling do not apply; its outputs have the distribution's parameters"
         )
     if num_envs is not None:
         raise UserError(
             f"{path} is an export, whose policy plays one environment; for {num_envs} side by side "
-            "take clew.deploy.runner.Model, whose state you keep"
+            "use clew.deploy.runner.Model, and keep its state yourself"
         )
     try:
         return runner.Policy(path)

@@ -1,12 +1,12 @@
-"""From a program of JAX to a graph: loops unrolled, calls inlined, a few dozen operations left.
+"""Lowers a JAX program to a graph: unrolls loops, inlines calls, leaves a few dozen operations.
 
-`Lowering` reads a jaxpr equation by equation. What a primitive becomes is in `RULES`: a function
-of the lowering, the equation and the operands. A primitive without a rule whose own implementation
-JAX can trace, as `clew.memory.parts.products` has one, stands for what that does; any other is
-refused by name.
+`Lowering` reads a jaxpr equation by equation. `RULES` has the lowering of each primitive: a
+function of the lowering, the equation and the operands. A primitive without a rule is replaced by
+its own implementation if JAX can trace that, as for the one in `clew.memory.parts.products`; any
+other is refused by name.
 
-A value may be smaller than JAX says it is: an axis of length 1 stands for any length, so that what
-is only repeated is not computed again. `Lowering.whole` writes the repetition out. A complex value
+A value may be smaller than its JAX shape: an axis of length 1 stands for any length, so that
+repeated numbers are not computed again. `Lowering.whole` writes the repetition out. A complex value
 is a `Pair` of real ones.
 """
 
@@ -32,10 +32,10 @@ class Lowering:
         self.builder = builder
 
     def run(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[Value]) -> list[Value]:
-        """What a jaxpr gives for values.
+        """The results of a jaxpr for these values.
 
         Raises:
-            UserError: it holds an operation that no export has.
+            UserError: it has an operation that exports do not support.
         """
         environment: dict[Any, Value] = {}
 
@@ -59,7 +59,7 @@ class Lowering:
         return self.run(closed, (), values)
 
     def constant(self, array: Any, name: str = "") -> Value:
-        """Known numbers, a complex array's with the names of the parts."""
+        """A constant array; the parts of a complex one have their own names."""
         array = np.asarray(array)
         if not np.iscomplexobj(array):
             return self.builder.constant(array, name)
@@ -68,7 +68,7 @@ class Lowering:
         return pairs.pair(self, *(self.builder.constant(x, part) for x, part in parts))
 
     def number(self, number: Any, like: Value) -> Value:
-        """One known number of another value's type."""
+        """A constant number with another value's type."""
         return self.constant(np.asarray(number, like.dtype))
 
     def emit(self, op: str, *values: Value, **attributes: Any) -> Value:
@@ -81,7 +81,7 @@ class Lowering:
         return self.builder.emit(op, *real, **attributes)
 
     def elementwise(self, op: str, *values: Value) -> Value:
-        """An operation on values of one rank; single numbers go with any."""
+        """An operation on values of one rank; single numbers may have any."""
         rank = max(len(value.shape) for value in values)
         return self.emit(op, *(self.of_rank(value, rank) for value in values))
 
@@ -94,11 +94,11 @@ class Lowering:
         return self.emit("reshape", value, rank=len(value.shape), shape=[int(n) for n in shape])
 
     def whole(self, value: Value, shape: Sequence[int]) -> Value:
-        """A value with all of its repetitions."""
+        """A value with all of its repetitions written out."""
         return self.emit("expand", value, shape=[int(n) for n in shape])
 
     def transpose(self, value: Value, order: Sequence[int] | np.ndarray) -> Value:
-        """Axes in another order."""
+        """The value with its axes in another order."""
         return self.emit("transpose", value, order=[int(axis) for axis in order])
 
     def slice(self, value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
@@ -111,12 +111,12 @@ class Lowering:
         return self.emit("slice", value, start=starts, stop=stops, step=steps)
 
     def concatenate(self, values: Sequence[Value], axis: int) -> Value:
-        """Values side by side, which are whole."""
+        """Values side by side; their repetitions must be written out."""
         rank = len(values[0].shape)
         return self.emit("concatenate", *values, axis=axis - rank, rank=rank)
 
     def take(self, value: Value, index: Value, axis: int) -> Value:
-        """Rows along an axis by index [k], each of them within bounds."""
+        """Rows along an axis by index [k]; all indices must be within bounds."""
         order = [axis, *(i for i in range(len(value.shape)) if i != axis)]
         if isinstance(value, Const) and isinstance(index, Const):
             return self.constant(np.take(value.array, index.array, axis=axis))
@@ -124,20 +124,20 @@ class Lowering:
         return self.transpose(rows, np.argsort(order))
 
     def where(self, condition: Value, chosen: Value, other: Value) -> Value:
-        """One or the other, number by number."""
+        """One or the other value, elementwise."""
         return self.elementwise("where", condition, chosen, other)
 
     def clipped(self, index: Value, most: int) -> Value:
-        """An index within 0 .. most."""
+        """An index clipped to 0 .. most."""
         positive = self.elementwise("maximum", index, self.number(0, index))
         return self.elementwise("minimum", positive, self.number(most, index))
 
     def unknown(self, equation: Any) -> UserError:
-        """The error for an operation that no export has."""
+        """The error for an operation that exports do not support."""
         operands = ", ".join(str(v.aval) for v in equation.invars)
         return UserError(
             f"cannot export: operation {equation.primitive.name!r} (of {operands}) is not "
-            "supported in exports; those that are have a rule in clew.deploy.rules"
+            "supported in exports; supported ones have a rule in clew.deploy.rules"
         )
 
     def _equation(self, equation: Any, values: list[Value]) -> list[Value]:
@@ -151,13 +151,13 @@ class Lowering:
         return [self.emit("cast", x, dtype=kind) for x, kind in zip(results, kinds, strict=True)]
 
     def _implementation(self, equation: Any, values: list[Value]) -> Any:
-        """A primitive of somebody's own by what its implementation does."""
+        """The traced implementation of a custom primitive."""
         primitive, avals = equation.primitive, [v.aval for v in equation.invars]
         shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
         try:
             implementation = partial(primitive.impl, **equation.params)
             closed = jax.make_jaxpr(implementation)(*shapes)
-        except Exception as error:  # whatever it does, it cannot be traced
+        except Exception as error:  # it cannot be traced, for any reason
             raise self.unknown(equation) from error
         if primitive.name in _primitives(closed.jaxpr):
             raise self.unknown(equation)
@@ -166,19 +166,19 @@ class Lowering:
 
 
 def lower(function: Callable, arguments: Any, values: Any, builder: GraphBuilder) -> Any:
-    """Traces a function and writes what it does into a graph.
+    """Traces a function and writes its operations into a graph.
 
     Args:
         function: of JAX arrays, without a batch.
         arguments: a tuple of trees of shapes and types.
-        values: the same trees of values of the graph.
+        values: the same trees with values of the graph.
         builder: of the graph.
 
     Returns:
-        The function's result, with values of the graph for arrays.
+        The function's result, with values of the graph in place of arrays.
 
     Raises:
-        UserError: the function does something that no export has.
+        UserError: the function has an operation that exports do not support.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
     lowering = Lowering(builder)

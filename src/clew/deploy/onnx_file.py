@@ -1,6 +1,6 @@
-"""`policy.onnx`: a policy's graph for ONNX Runtime and whatever else reads ONNX.
+"""`policy.onnx`: a policy's graph for ONNX Runtime and other readers of ONNX.
 
-Inputs are those of the manifest and "state/LEAF", outputs those of the manifest and
+Inputs are those of the manifest and "state/LEAF", outputs are those of the manifest and
 "next_state/LEAF". The first axis of each is the batch, of any size.
 """
 
@@ -16,7 +16,7 @@ from clew.deploy.policy import Traced
 from clew.errors import UserError
 
 OPSET, IR_VERSION = 18, 9
-"""Of ONNX 1.14 and ONNX Runtime 1.14, and of all that came later."""
+"""Versions that ONNX 1.14, ONNX Runtime 1.14 and all later ones support."""
 BEFORE, AFTER = "state/", "next_state/"
 
 _SAME = {
@@ -45,7 +45,7 @@ _SAME |= {
     "linear": "MatMul",
     "matmul": "MatMul",
 }
-"""Operations that ONNX has under another name."""
+"""Operations with another name in ONNX."""
 _REDUCTIONS = {
     "sum": "ReduceSum",
     "product": "ReduceProd",
@@ -55,7 +55,7 @@ _REDUCTIONS = {
 
 
 def is_installed(package: str) -> bool:
-    """Whether `onnx`, which writes the file, or `onnxruntime`, which runs it, is there."""
+    """Whether `onnx`, which writes the file, or `onnxruntime`, which runs it, is installed."""
     return util.find_spec(package) is not None
 
 
@@ -70,13 +70,13 @@ class _Writer:
         self.constants: dict[str, Any] = {}
 
     def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        """A node; its output's name."""
+        """Adds a node, and returns its output's name."""
         out = out or f"n{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(op, inputs, [out], **attributes))
         return out
 
     def constant(self, array: np.ndarray, name: str = "") -> str:
-        """Known numbers."""
+        """The name of a constant array."""
         name = f"constant/{name or len(self.constants)}"
         if name not in self.constants:
             little = np.ascontiguousarray(array).reshape(array.shape)
@@ -84,7 +84,7 @@ class _Writer:
         return name
 
     def numbers(self, *numbers: int) -> str:
-        """A vector of whole numbers, as many operations of ONNX want one."""
+        """The name of a vector of integers, which many ONNX operations take."""
         return self.constant(np.array(numbers, np.int64), f"int64/{'_'.join(map(str, numbers))}")
 
     def kind(self, dtype: Any) -> int:
@@ -96,11 +96,11 @@ class _Writer:
         return self.constant(value.array, value.name) if isinstance(value, Const) else value.name
 
     def read_all(self, node: Node) -> list[str]:
-        """The names of what an operation reads."""
+        """The names of an operation's operands."""
         return [self.read(value) for value in node.inputs]
 
     def batched(self, value: Real) -> str:
-        """A value with the batch's axis, also where it depends on no input."""
+        """A value with the batch's axis, even if it depends on no input."""
         name = self.read(value)
         if not isinstance(value, Const):
             return name
@@ -154,7 +154,7 @@ def _where(writer: _Writer, node: Node) -> str:
     condition, chosen, other = writer.read_all(node)
     if node.out.dtype != bool:
         return writer.add("Where", condition, chosen, other)
-    first = writer.add("And", condition, chosen)  # ONNX Runtime chooses between no truth values
+    first = writer.add("And", condition, chosen)  # ONNX Runtime's Where does not take booleans
     return writer.add("Or", first, writer.add("And", writer.add("Not", condition), other))
 
 
@@ -194,18 +194,18 @@ _RULES: dict[str, Callable[..., str]] = {
     "log1p": _log1p,
     "expm1": _expm1,
 }
-"""Operations that ONNX writes otherwise."""
+"""Operations with another form in ONNX."""
 
 
 _OPERATIONS = {*_SAME.values(), *_REDUCTIONS.values()} | set(
     """Add And ArgMax Cast Concat Equal Expand Gather GatherND Identity IsInf IsNaN Log Mod Not Or
     Reshape Shape Slice Sub Transpose Unsqueeze Where""".split()
 )
-"""All that an export writes: no loop among them."""
+"""All operations that exports write; none of them is a loop."""
 
 
 def onnx_file(traced: Traced, policy: str) -> bytes:
-    """`policy.onnx` of a policy, which the manifest calls by this name."""
+    """The bytes of `policy.onnx`; `policy` is the policy's name in the manifest."""
     writer, graph = _Writer(), traced.graph
     helper = writer.onnx.helper
     for node in graph.nodes:
@@ -241,7 +241,7 @@ def onnx_file(traced: Traced, policy: str) -> bytes:
 def check_onnx(data: bytes, manifest: dict[str, Any]) -> None:
     """Compares a file with its manifest: policy, opset, names, types and shapes.
 
-    Operations are those that an export writes, so that none may go on for ever.
+    Only operations that exports write are allowed, so that none can run forever.
 
     Raises:
         UserError: they do not fit.
@@ -288,7 +288,7 @@ def _described(onnx: Any, value: Any) -> tuple[str, list[int]]:
 
 
 class OnnxModel:
-    """`policy.onnx` in ONNX Runtime, called as the `runner.Model` of the same export is."""
+    """`policy.onnx` in ONNX Runtime, called like the `runner.Model` of the same export."""
 
     def __init__(self, data: bytes, model: runner.Model):
         import onnxruntime  # pyright: ignore # optional: onnxruntime

@@ -1,7 +1,7 @@
-"""Complex numbers in a graph, which has none: two real values, the real and the imaginary part.
+"""Complex numbers in a graph, as two real values: the real and the imaginary part.
 
-Where one is known to be real, its imaginary part is a constant of zeros, and no product of that is
-written. In files a complex leaf of the state has one more axis, the last one, of its two parts.
+If a value is known to be real, its imaginary part is a constant of zeros, and no product with it is
+written. In files a complex leaf of the state has one more axis, the last one, with its two parts.
 """
 
 import operator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clew.deploy.lower import Lowering
 
 PARTS = ("real", "imag")
-"""What the last axis of a complex leaf of the state is."""
+"""The entries of the last axis of a complex leaf of the state."""
 TYPES = {"complex64": "float32", "complex128": "float64"}
 """Complex types, and those of their parts."""
 
@@ -46,7 +46,7 @@ Value = Real | Pair
 
 
 def pair(low: "Lowering", real: Value, imag: Value) -> Pair:
-    """A complex value of real parts, which may repeat themselves."""
+    """A complex value of real parts, which may have repeated axes."""
     shape = np.broadcast_shapes(real.shape, imag.shape)
     real, imag = (low.whole(low.of_rank(part, len(shape)), shape) for part in (real, imag))
     assert not isinstance(real, Pair) and not isinstance(imag, Pair)
@@ -54,18 +54,18 @@ def pair(low: "Lowering", real: Value, imag: Value) -> Pair:
 
 
 def as_pair(low: "Lowering", value: Value) -> Pair:
-    """A value as a complex one."""
+    """A value converted to a complex one."""
     return value if isinstance(value, Pair) else pair(low, value, low.number(0, value))
 
 
 def is_known(value: Value) -> bool:
-    """Whether the numbers of a value are known when the policy is exported."""
+    """Whether a value is constant when the policy is exported."""
     parts = (value.real, value.imag) if isinstance(value, Pair) else (value,)
     return all(isinstance(part, Const) for part in parts)
 
 
 def stored(array: Any) -> Any:
-    """What a file has of an array: [..., 2] of a complex one."""
+    """An array in the form of files: [..., 2] for a complex one."""
     if not np.issubdtype(array.dtype, np.complexfloating):
         return array
     return np.stack([np.real(array), np.imag(array)], axis=-1)
@@ -93,10 +93,10 @@ def to_store(low: "Lowering", value: Value) -> Real:
 
 
 def emit(low: "Lowering", op: str, values: Sequence[Value], attributes: dict[str, Any]) -> Value:
-    """An operation with a complex operand, of operations on real ones.
+    """An operation with a complex operand, composed of operations on real ones.
 
     Raises:
-        UserError: no export has it for complex numbers.
+        UserError: exports do not support it for complex numbers.
     """
     if op in _RULES:
         return _RULES[op](low, *values, **attributes)
@@ -130,7 +130,7 @@ def _product(op: str, low: "Lowering", left: Value, right: Value) -> Value:
 
 
 def _divide(low: "Lowering", left: Value, right: Value) -> Value:
-    """(a + ib)(c - id) / (c^2 + d^2), above and below over max(|c|, |d|): none overflows."""
+    """(a + ib)(c - id) / (c^2 + d^2), both divided by max(|c|, |d|), so that neither overflows."""
     one, other = as_pair(low, left), as_pair(low, right)
     sizes = [low.emit("absolute", part) for part in (other.real, other.imag)]
     most = low.elementwise("maximum", *sizes)
@@ -164,7 +164,7 @@ def _absolute(low: "Lowering", value: Pair) -> Value:
 
 
 def _cast(low: "Lowering", value: Pair, dtype: str) -> Value:
-    """Another complex type, or the real part alone."""
+    """The value in another complex type, or its real part."""
     if dtype not in TYPES:
         return low.emit("cast", value.real, dtype=dtype)
     parts = (low.emit("cast", part, dtype=TYPES[dtype]) for part in (value.real, value.imag))
@@ -177,7 +177,7 @@ _EACH: dict[str, int | None] = {
     "where": 0,
     "take": 1,
 }
-"""Operations that do with each part what they do with a real value, and which operand is real."""
+"""Operations that apply to each part separately, and which operand is real."""
 _RULES: dict[str, Callable[..., Value]] = {
     **{op: partial(_product, op) for op in ("multiply", "linear", "matmul")},
     "divide": _divide,

@@ -1,7 +1,7 @@
-"""One step of a policy as a function of arrays, from what the environment gives to its action.
+"""One step of a policy as a function of arrays, from the environment's observation to its action.
 
-What stood between environment and agent in training is inside: offsets of categories, entries that
-are kept, normalisation with its statistics frozen, the encoding of the previous action and reward.
+The wrappers between environment and agent in training are included: offsets of categories, kept
+entries, normalisation with fixed statistics, the encoding of the previous action and reward.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,11 +42,11 @@ from clew.memory.kernels import without_kernels
 from clew.run.checkpoint import path_name
 
 _LONGEST_NAME = 1_000
-"""Characters that the name of an input or a leaf of the state may have."""
+"""Most characters in the name of an input or of a leaf of the state."""
 
 
 class Traced(NamedTuple):
-    """A policy's graph, and what its names mean."""
+    """A policy's graph, and the meaning of its names."""
 
     graph: Graph
     inputs: list[dict[str, Any]]
@@ -60,7 +60,7 @@ class Traced(NamedTuple):
 def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Space) -> PolicyAdapter:
     """The adapter of an agent without wrappers, whose distribution is over `action_space`.
 
-    An `ActionMask` of the observations is an input of its own.
+    An `ActionMask` in the observations becomes a separate input.
     """
     rest, mask = without_mask(observation_space)
     shown = mask is not None and mask.shown
@@ -69,7 +69,7 @@ def adapter_of_spaces(observation_space: spaces.Space, action_space: spaces.Spac
 
 
 def trained_wrappers(adapter: PolicyAdapter, num_envs: int | None = None) -> TrainedWrappers:
-    """The wrappers of training for the policy of a run, which refuses what its export refuses.
+    """The wrappers of training for the policy of a run, which refuses the same inputs as an export.
 
     Args:
         adapter: of the run's task.
@@ -89,7 +89,7 @@ def trained_wrappers(adapter: PolicyAdapter, num_envs: int | None = None) -> Tra
 
 
 class PolicyStep:
-    """An agent with its wrappers as a pure function, without a batch; `value` may be an output."""
+    """An agent with its wrappers as a pure function, without a batch, optionally with `value`."""
 
     def __init__(self, agent: Agent, adapter: PolicyAdapter, *, value: bool = False):
         self.params, self._static = eqx.partition(agent, eqx.is_array)
@@ -102,7 +102,7 @@ class PolicyStep:
             self._mask_name = f"{BARE}/{self._masks.source}"
 
     def inputs(self) -> list[dict[str, Any]]:
-        """The manifest's entries of the inputs, all but the state."""
+        """The manifest's entries of the inputs, without the state."""
         found = [_observation_entry(leaf) for leaf in self._adapter.observations.leaves]
         if self._masks is not None:
             shape = [self._masks.size]
@@ -126,19 +126,19 @@ class PolicyStep:
     def __call__(
         self, params: PyTree[Array], state: PyTree[Array], inputs: dict[str, Array]
     ) -> tuple[PyTree[Array], dict[str, Array]]:
-        """The new state, and the outputs: the greedy action, and what it was chosen by."""
+        """The new state, and the outputs: the greedy action, and the parameters it follows from."""
         agent = eqx.combine(params, self._static)
         state, answer = agent.step(state, self._seen(inputs), inputs["start"])
         numbers = preferences(answer)
         shown = _named_preferences(agent.distribution, answer)
-        if self._masks is not None:  # so that no size of the numbers is that of what is forbidden
+        if self._masks is not None:  # so that no number is as low as those of forbidden actions
             allowed = inputs[self._mask_name]
             shown = {name: jnp.where(allowed, numbers, -jnp.inf) for name in shown}
         outputs = {"action": self.action(numbers), **shown}
         return state, outputs | ({"value": answer.value} if self._value else {})
 
     def action(self, numbers: Array) -> Array:
-        """The environment's action for the numbers that it is chosen by: the greedy one."""
+        """The environment's greedy action for the distribution's parameters."""
         chosen = self.distribution.decode(self.distribution.mode(numbers))
         adapter = self._adapter.actions
         chosen = jnp.asarray(chosen)
@@ -147,19 +147,19 @@ class PolicyStep:
         return chosen + jnp.asarray(adapter.start, chosen.dtype)
 
     def numbers(self, params: Any, state: Any, inputs: dict[str, Array]) -> Array:
-        """The numbers that actions are chosen by, for the golden episode."""
+        """The distribution's parameters, for the golden episode."""
         agent = eqx.combine(params, self._static)
         return preferences(agent.step(state, self._seen(inputs), inputs["start"])[1])
 
     def leaves(self, state: PyTree[Any]) -> dict[str, Any]:
-        """The leaves of a state by name, those of arrays as files store them."""
+        """The leaves of a state by name, arrays in the form of files."""
         return {name: pairs.stored(leaf) for name, leaf in _named(state).items()}
 
     def state_of(
         self, leaves: Mapping[str, Any], read: Callable[[Any], Any] = pairs.restored
     ) -> PyTree[Any]:
-        """The state, with any axes in front, of its leaves as files store them; `read` makes a
-        complex one of two parts."""
+        """The state from its leaves in the form of files, with any leading axes; `read` joins the
+        two parts of a complex one."""
         own, structure = jax.tree.flatten(self.state)
         both = zip(own, leaves.values(), strict=True)
         found = [read(leaf) if np.iscomplexobj(like) else leaf for like, leaf in both]
@@ -169,7 +169,7 @@ class PolicyStep:
         """The graph.
 
         Raises:
-            UserError: the agent does something that no export has, naming it.
+            UserError: naming an operation of the agent that exports do not support.
         """
         builder, entries = GraphBuilder(), self.inputs()
         low = Lowering(builder)
@@ -183,8 +183,8 @@ class PolicyStep:
                 c == "\0" or "\ud800" <= c <= "\udfff" for c in name
             ):
                 raise UserError(
-                    f"cannot export: {name!r:.60} has {len(name)} characters, expected at most "
-                    f"{_LONGEST_NAME} that are text"
+                    f"cannot export: the name {name!r:.60} has {len(name)} characters, expected at "
+                    f"most {_LONGEST_NAME} of printable text"
                 )
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: low.constant(leaf, path_name(path)[1:]), self.params
@@ -203,12 +203,12 @@ class PolicyStep:
         return Traced(graph, entries, _entries(outputs), described, initial)
 
     def _seen(self, inputs: dict[str, Array]) -> Any:
-        """What the agent reads, with its action mask if it has one."""
+        """The agent's input, with its action mask if it has one."""
         seen = self._adapter.observations.nested(self._observed(inputs))
         return seen if self._masks is None else join_mask(seen, inputs[self._mask_name])
 
     def _observed(self, inputs: dict[str, Array]) -> Any:
-        """What the agent reads beside its action mask; the wrappers of training in their order."""
+        """The agent's input without its action mask; applies the wrappers of training in order."""
         adapter, config = self._adapter, self._adapter.wrappers
         named = {
             leaf.name or BARE: _adapted(leaf, inputs[_observation_name(leaf)])
@@ -225,7 +225,7 @@ class PolicyStep:
         return named[BARE] if single else named
 
     def _previous(self, name: str, given: Array) -> Array:
-        """What the agent reads of its previous step."""
+        """The agent's input from its previous step."""
         if name == PREVIOUS_REWARD:
             return self._reward(given)[None]
         if name == PREVIOUS_ENDED:
@@ -236,7 +236,7 @@ class PolicyStep:
         return encode_action(self._adapter.action_space, given)
 
     def _normalised(self, named: dict[str, Array]) -> dict[str, Array]:
-        """(x - mean) / deviation, cut off; the mean as two numbers, to float32's last digit."""
+        """(x - mean) / deviation, clipped; the mean is split in two for full float32 precision."""
         config, moments = self._adapter.wrappers, self._adapter.statistics["observation"]
         space = kept(self._adapter.unmasked, config.keep)
         found = {}
@@ -252,7 +252,7 @@ class PolicyStep:
         return found
 
     def _reward(self, reward: Array) -> Array:
-        """The reward as the agent learned from it."""
+        """The reward in the form that the agent learned from."""
         config, scale = self._adapter.wrappers, self._adapter.wrappers.reward_scale
         if config.normalise_rewards:
             learned = self._adapter.statistics["reward"]
@@ -276,12 +276,12 @@ def _entries(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _observation_name(leaf: Leaf) -> str:
-    """What exports call the input of an observation, or of an entry of one."""
+    """The name in exports of the input of an observation, or of one of its entries."""
     return f"{BARE}/{leaf.name}" if leaf.name else BARE
 
 
 def _observation_entry(leaf: Leaf) -> dict[str, Any]:
-    """What an export's manifest says of an observation, or of an entry of one."""
+    """The manifest's entry of an observation, or of one of its entries."""
     entry = {
         "name": _observation_name(leaf),
         "kind": "observation",
@@ -299,7 +299,7 @@ def _observation_entry(leaf: Leaf) -> dict[str, Any]:
 
 
 def _of_many(entry: dict[str, Any], count: int) -> dict[str, Any]:
-    """The entry of so many observations at once."""
+    """The entry of `count` observations at once."""
     many = {"shape": [count, *entry["shape"]]}
     if "categories" in entry:
         many["categories"] = [[end] * count for end in entry["categories"]]
@@ -307,13 +307,13 @@ def _of_many(entry: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def _adapted(leaf: Leaf, x: Array) -> Array:
-    """An observation as the agent's environments in training gave it."""
+    """An observation in the form of the agent's training environments."""
     x = x.reshape(leaf.shape)
     return x if leaf.offset is None else x - jnp.asarray(leaf.offset, x.dtype)
 
 
 def _named_preferences(distribution: Distribution, answer: Outputs) -> dict[str, Array]:
-    """What the action is chosen by, by the names that it has in the field."""
+    """The distribution's parameters, by their usual names."""
     if answer.action_values is not None:
         return {"action_values": answer.action_values}
     if isinstance(distribution, Gaussian):

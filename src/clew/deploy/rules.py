@@ -1,4 +1,4 @@
-"""What each primitive of JAX becomes in a graph; see `clew.deploy.lower`."""
+"""The lowering of each JAX primitive to a graph; see `clew.deploy.lower`."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.deploy.lower import Lowering
 
 MOST_ROUNDS = 1024
-"""Rounds of a loop, or rows of an update, that are written out."""
+"""Most rounds of a loop, or rows of an update, that are written out."""
 
 
 def _elementwise(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
@@ -26,7 +26,7 @@ def _elementwise(op: str, low: "Lowering", equation: Any, values: list[Value]) -
 
 
 def _divided(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    """By 0 a whole quotient is -1 and a whole remainder the number itself, as JAX has it."""
+    """Integer division by 0 gives -1, and the remainder is the number itself, as in JAX."""
     x, y = values
     if x.dtype.kind not in "iu" or (isinstance(y, Const) and y.array.all()):
         return low.elementwise(op, x, y)
@@ -86,7 +86,7 @@ def _select(low: "Lowering", equation: Any, values: list[Value]) -> Value:
 
 
 def _choose(low: "Lowering", which: Value, cases: Sequence[Value]) -> Value:
-    """The case of a number, the last one for all larger numbers."""
+    """The case with this number; larger numbers take the last one."""
     result = cases[-1]
     for number, case in reversed(list(enumerate(cases[:-1]))):
         reached = low.elementwise("less_equal", which, low.number(number, which))
@@ -98,8 +98,8 @@ def _cast(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     (x,), dtype = values, np.dtype(equation.params["new_dtype"])
     if x.dtype.kind != "f" or dtype.kind not in "iu":
         return low.emit("cast", x, dtype=dtype.name)
-    # Beyond the type's numbers its last ones, and 0 for NaN, as JAX has it; what a processor makes
-    # of such a cast by itself differs from one to another.
+    # Numbers out of range are clipped, and NaN becomes 0, as in JAX; processors differ in their
+    # own results of such casts.
     limits = np.iinfo(dtype)
     x = low.where(low.elementwise("equal", x, x), x, low.number(0, x))
     above = low.elementwise("greater_equal", x, low.number(2.0 ** limits.max.bit_length(), x))
@@ -231,7 +231,7 @@ def _any_or_all(op: str, low: "Lowering", equation: Any, values: list[Value]) ->
 
 def _argmax(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     (x,), (axis,) = _whole(low, equation, values), equation.params["axes"]
-    if x.dtype == bool:  # ONNX has none of truth values
+    if x.dtype == bool:  # ONNX has no ArgMax of booleans
         x = low.emit("cast", x, dtype="int32")
     order = [i for i in range(len(x.shape)) if i != axis] + [axis]
     moved = low.transpose(x, order)
@@ -239,7 +239,7 @@ def _argmax(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> V
         return low.emit("argmax", moved)
     if x.dtype.kind == "f":
         return low.emit("argmax", low.emit("negative", moved))
-    # The least of whole numbers has no negative of its type.
+    # The least integer of a type has no negative.
     top = low.number(np.iinfo(x.dtype).max if x.dtype.kind == "u" else -1, moved)
     return low.emit("argmax", low.elementwise("subtract", top, moved))
 
@@ -270,7 +270,7 @@ def _dot(low: "Lowering", equation: Any, values: list[Value]) -> Value:
 
 
 def _widened(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
-    """The operands in the result's type where that is a wider one, so that no sum overflows."""
+    """The operands in the result's type if that is wider, so that no sum overflows."""
     dtype = np.dtype(equation.outvars[0].aval.dtype)
     wider = dtype.itemsize > values[0].dtype.itemsize
     return [low.emit("cast", x, dtype=dtype.name) for x in values] if wider else values
@@ -311,7 +311,7 @@ def _batched_dot(low: "Lowering", left: Value, right: Value, numbers: Any) -> Va
 
 
 def _index(low: "Lowering", value: Value) -> Value:
-    """An index in a type that has every place of an axis."""
+    """An index in a type that can represent every place of an axis."""
     return low.emit("cast", value, dtype="int32") if value.dtype.itemsize < 4 else value
 
 
@@ -349,9 +349,9 @@ def _written(
     placed: Sequence[tuple[int, Value]],
     join: Callable[[Value, Value], Value],
 ) -> Value:
-    """x with a window of it joined to other numbers; a window that goes beyond x is left out.
+    """x with a window of it joined to other numbers; a window that reaches beyond x is ignored.
 
-    `placed` has axes, and where the window begins on each; on all others it is as long as x.
+    `placed` has axes, and the window's beginning on each; on all other axes it spans x.
     """
     inside: Value = low.constant(np.array(True))
     for axis, start in placed:
@@ -379,7 +379,7 @@ def _within(low: "Lowering", index: Value, most: int) -> Value:
 def _scatter(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     x, indices, updates = _whole(low, equation, values)
     indices, update = _index(low, indices), equation.params["update_jaxpr"]
-    # What is set may be made of what was there, which no export has.
+    # The new values may be computed from the old ones, which exports do not support.
     if op == "set" and update is not None and update.outvars != update.invars[1:]:
         raise low.unknown(equation)
     d = equation.params["dimension_numbers"]
@@ -444,7 +444,7 @@ def _free_of(rank: int, taken: Sequence[int]) -> list[int]:
 def _gather_any(
     low: "Lowering", x: Value, indices: Value, d: Any, sizes: Sequence[int], shape: Sequence[int]
 ) -> Value:
-    """Every number of the result by its place in the flat operand."""
+    """Gathers every number of the result by its place in the flat operand."""
     strides = [math.prod(x.shape[i + 1 :]) for i in range(len(x.shape))]
     lead, axes = _free_of(len(shape), d.offset_dims), list(d.start_index_map)
     gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
@@ -468,7 +468,7 @@ def _gather_any(
 
 
 def _filled(low: "Lowering", equation: Any, found: Value, x: Value, indices: Value) -> Value:
-    """What was gathered, with the filler where an index was out of bounds."""
+    """The gathered numbers, with the fill value for indices out of bounds."""
     d, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.outvars[0].aval.shape
     ones = [1 if i in d.offset_dims else n for i, n in enumerate(shape)]
@@ -486,9 +486,9 @@ def _filled(low: "Lowering", equation: Any, found: Value, x: Value, indices: Val
 
 
 def _windows(low: "Lowering", x: Value, axes: Sequence[int], window: Any) -> list[Value]:
-    """The numbers at every place of a window that moves over some axes; x is padded already.
+    """The numbers at every place of a window that moves over some axes; x is already padded.
 
-    `window` has for each axis its length, its step, and how far apart its places are.
+    `window` has for each axis its length, its stride and its dilation.
     """
     found = []
     for place in itertools.product(*(range(size) for size, _, _ in window)):
@@ -544,7 +544,7 @@ def _call(key: str, low: "Lowering", equation: Any, values: list[Value]) -> list
 
 
 def _while(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
-    """Every round that there can be; what has ended keeps its values."""
+    """Writes out the most rounds that are possible; after its end a loop keeps its values."""
     p = equation.params
     conditions, bodies = p["cond_nconsts"], p["body_nconsts"]
     known, rest = values[:conditions], values[conditions:]
@@ -558,7 +558,7 @@ def _while(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
         now = low.call(p["body_jaxpr"], [*own, *now])
         result = [low.where(running, a, b) for a, b in zip(now, result, strict=True)]
     raise UserError(
-        f"cannot export: a loop's length is not known in advance, or it is above {MOST_ROUNDS} "
+        f"cannot export: a loop's length is not known in advance, or is more than {MOST_ROUNDS} "
         "rounds"
     )
 
@@ -567,7 +567,7 @@ def _scan(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
     p = equation.params
     length, (constants, carried) = p["length"], scan_parts(equation)
     if length > MOST_ROUNDS:
-        raise UserError(f"cannot export: a scan of {length} steps, at most {MOST_ROUNDS}")
+        raise UserError(f"cannot export: a scan has {length} steps, more than {MOST_ROUNDS}")
     known, rest = values[:constants], values[constants:]
     carry, xs = rest[:carried], rest[carried:]
     rows: list[list[Value]] = []
@@ -591,7 +591,7 @@ def _scan(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
 
 
 def _cond(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
-    """The branch that is taken if that is known, else all of them and a choice."""
+    """The branch that is taken if it is known in advance, else all of them and a selection."""
     which, *operands = values
     branches = equation.params["branches"]
     if isinstance(which, Const):
@@ -602,14 +602,14 @@ def _cond(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
 
 
 def _platform(low: "Lowering", equation: Any, values: list[Value]) -> Value:
-    """The branch for any platform, or else that for processors."""
+    """The branch for any platform, or else that for CPUs."""
     platforms = list(equation.params["platforms"])
     fitting = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
     return low.constant(np.array(fitting[0] if fitting else len(platforms) - 1, np.int32))
 
 
 def _whole(low: "Lowering", equation: Any, values: Sequence[Value]) -> list[Value]:
-    """The operands with all of their repetitions."""
+    """The operands with all repetitions written out."""
     pairs = zip(values, equation.invars, strict=False)
     return [low.whole(value, variable.aval.shape) for value, variable in pairs]
 
@@ -622,14 +622,14 @@ _SAME = (
     *("max:maximum", "min:minimum", "eq:equal", "ne:not_equal", "lt:less", "gt:greater"),
     *("le:less_equal", "ge:greater_equal"),
 )
-"""Primitives that are one operation, "primitive:operation" where they are called differently."""
+"""Primitives that are one operation; "primitive:operation" if the names differ."""
 _CALLS = {
     **dict.fromkeys(("jit", "pjit", "remat2", "checkpoint", "composite"), "jaxpr"),
     **dict.fromkeys(("closed_call", "core_call"), "call_jaxpr"),
     **dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
     "custom_vmap_call": "call",
 }
-"""Calls, and where each has what it calls."""
+"""Primitives that call a jaxpr, and its parameter in each."""
 _IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier")
 
 Rule = Callable[["Lowering", Any, list[Value]], Any]

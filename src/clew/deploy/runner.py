@@ -1,19 +1,19 @@
-"""Runs an exported policy with NumPy alone: one file, which needs no other of clew and no JAX.
+"""Runs an exported policy with NumPy alone: a single file that needs neither clew nor JAX.
 
     python runner.py --verify                 replay the golden episode of this folder
 
     import runner
     policy = runner.Policy(".")
     action = policy(observation, start=True)          # the first observation of an episode
-    action = policy(observation, reward=reward)       # every other one; a reward if it is asked for
+    action = policy(observation, reward=reward)       # every other one; reward only if required
 
     model = runner.Model(".")                         # any number of environments side by side
     state = model.init_state(64)
     outputs, state = model.step(state, {"observation": x, "start": start})
 
 `graph.json` is a list of operations, each of which is a function below; there are no others.
-Shapes in it are of one environment: every value that depends on an input has the batch as one more
-axis in front, and axes are counted from the last one.
+Shapes in it are those of one environment: every value that depends on an input has the batch as an
+additional first axis, and axes are counted from the last one.
 """
 
 import argparse
@@ -50,18 +50,18 @@ MOST_BYTES = {
     "policy.hpp": 2**33,
     "policy.onnx": 2**31,
 }
-"""All files that an export may have, and how large each may be."""
+"""All files that an export may have, with their largest sizes."""
 MOST_NODES, MOST_NUMBERS, MOST_PRODUCTS, MOST_STEPS = 50_000, 2**28, 2**32, 1_000
-"""Operations, numbers that they make and products of numbers of one step; steps of the episode."""
+"""Limits of one step in operations, numbers made and products, and of the episode in steps."""
 _BLOCK = 2**20
 _KINDS = "F32 float32, F64 float64, BOOL bool, U8 uint8, I8 int8, U16 uint16, I16 int16"
 _KINDS += ", U32 uint32, I32 int32, I64 int64"
 TYPES: dict[str, str] = {pair.split()[0]: pair.split()[1] for pair in _KINDS.split(", ")}
-"""Types in `policy.safetensors`, and NumPy's."""
+"""Types in `policy.safetensors` to NumPy's."""
 
 
 class PolicyError(ValueError):
-    """An export, an input or a state that does not fit; the message is one printable line."""
+    """An export, an input or a state is invalid; the message is one printable line."""
 
     def __init__(self, message: str):
         line = " ".join(message.split())
@@ -70,9 +70,9 @@ class PolicyError(ValueError):
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Makes a `PolicyError` of whatever a file of somebody else brings about.
+    """Turns every exception while reading a file from somebody else into a `PolicyError`.
 
-    What reads it (zipfile, zlib, NumPy and its parser of headers) raises a dozen types.
+    The readers (zipfile, zlib, NumPy and its parser of headers) raise a dozen types.
     """
     try:
         yield
@@ -85,7 +85,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def _lead(x: Array, rank: int) -> tuple[int, ...]:
-    """The batch's axis, or nothing for a constant."""
+    """The batch axis, or () for a constant."""
     return x.shape[: x.ndim - rank]
 
 
@@ -150,9 +150,9 @@ OPERATIONS = {
     "smallest": lambda x, axes: x.min(axis=tuple(axes)),
     "argmax": lambda x: np.argmax(x, axis=-1).astype(np.int32),
 }
-"""All operations; "linear" multiplies with a constant matrix, "matmul" matrices of one batch."""
+"""All operations; "linear" multiplies by a constant matrix, "matmul" two matrices of a batch."""
 _VIEWS, _PRODUCTS = ("expand", "transpose", "slice"), ("linear", "matmul")
-"""Those that make no numbers, but look at others; those that take more time than numbers."""
+"""Operations that only view other numbers, and those whose time exceeds their number of results."""
 
 
 def evaluate(op: str, attributes: Any, *values: Array) -> Array:
@@ -185,12 +185,12 @@ class Model:
     """The policy as a function of any number of environments.
 
     Args:
-        path: the folder of the export, or the same as a zip.
-        files: their bytes by name, if they have been read already.
+        path: the folder or the zip of the export.
+        files: their bytes by name, if they are already read.
 
     Raises:
-        PolicyError: a file is missing, damaged or of another policy, or the graph has an operation
-            that is not in `OPERATIONS`.
+        PolicyError: a file is missing, damaged or from another policy, or the graph has an
+            operation that is not in `OPERATIONS`.
     """
 
     def __init__(self, path: str | Path = ".", files: dict[str, bytes] | None = None):
@@ -217,15 +217,15 @@ class Model:
         """Reads one observation of every environment.
 
         Args:
-            state: of this policy, from `init_state` or the step before.
+            state: of this policy, from `init_state` or the previous step.
             inputs: arrays [batch, ...] by name, as `manifest.json` lists them.
 
         Returns:
             The outputs by name, and the new state.
 
         Raises:
-            PolicyError: an input is missing, unknown or of another shape or type; or the state is
-                of another policy.
+            PolicyError: an input is missing, unknown or of another shape or type; or the state
+                belongs to another policy.
         """
         self._check(state, inputs)
         values = self._values(state, inputs)
@@ -238,18 +238,18 @@ class Model:
         return outputs, State(self.policy, leaves, outputs["action"])
 
     def _values(self, state: State, inputs: Arrays) -> list[Any]:
-        """What is known before the first operation."""
+        """The values before the first operation."""
         values = list(self._constants)
         for index, (where, name) in self._given.items():
             values[index] = (state if where == "states" else inputs)[name]
         return values
 
     def _full(self, value: Array, batch: int, name: str) -> Array:
-        """A result with its batch, also where it depends on no input."""
+        """A result with its batch axis, even if it depends on no input."""
         return np.repeat(value[None], batch, axis=0) if value.ndim == self._ranks[name] else value
 
     def _compile(self, graph: dict[str, Any]) -> None:
-        """Numbers instead of names, functions instead of operations."""
+        """Replaces names by indices, and operations by functions."""
         numbers = {name: i for i, name in enumerate(self.tensors)}
         self._constants: list[Any] = list(self.tensors.values())
         self._given = {}
@@ -282,9 +282,9 @@ class Model:
         self._ranks |= {name: len(entry["shape"]) for name, entry in self.leaves.items()}
 
     def _try(self, nodes: list[dict[str, Any]]) -> None:
-        """One step, whose results must be what the graph and the manifest say.
+        """Runs one step, whose results must agree with the graph and the manifest.
 
-        Before that the same of no environment at all: without numbers, only shapes.
+        Before that, a step with a batch of 0 checks the shapes without any numbers.
         """
         for batch in (0, 1):
             inputs = {n: np.zeros((batch, *e["shape"]), e["dtype"]) for n, e in self.inputs.items()}
@@ -339,7 +339,7 @@ class Model:
 
 
 def _entries(manifest: dict[str, Any], part: str) -> dict[str, dict[str, Any]]:
-    """What the manifest says of inputs, outputs or state, by name; possible shapes and types."""
+    """The manifest's entries of inputs, outputs or state, by name, with valid shapes and types."""
     found: dict[str, dict[str, Any]] = {}
     for entry in manifest[part]:
         name, dtype = entry["name"], entry["dtype"]
@@ -353,7 +353,7 @@ def _entries(manifest: dict[str, Any], part: str) -> dict[str, dict[str, Any]]:
 
 
 def _count(where: str, shape: Any) -> int:
-    """How many numbers an array has."""
+    """The number of elements of an array."""
     fine = isinstance(shape, list) and len(shape) <= 32
     if not fine or any(type(n) is not int or n < 0 for n in shape):
         raise PolicyError(f"{where} has the impossible shape {shape!r:.60}")
@@ -364,7 +364,7 @@ def _count(where: str, shape: Any) -> int:
 
 
 def _check_use(manifest: dict[str, Any]) -> None:
-    """What `Policy` needs of a manifest besides."""
+    """Checks the other entries of a manifest that `Policy` needs."""
     policy, kind = manifest["policy"], manifest["action"]["dtype"]
     if not isinstance(policy, str) or not policy.isalnum():
         raise PolicyError(f"manifest.json: the policy is {policy!r:.40}, expected a digest")
@@ -418,19 +418,19 @@ def _unfit(what: str, value: Any, expected: str) -> PolicyError:
 
 
 def _field(entry: dict[str, Any]) -> str:
-    """What errors call an input: an entry of an observation by the names on the way to it."""
+    """The name of an input in errors; entries of an observation have their path in it."""
     return f"{entry['kind']} {'.'.join(map(str, entry.get('path', ())))}".rstrip()
 
 
 def _is_text(value: Any) -> bool:
-    """Whether an entry of an observation has nothing but text, which no policy reads."""
+    """Whether an entry of an observation is only text, which policies ignore."""
     if isinstance(value, Mapping | tuple | list):
         return all(map(_is_text, value.values() if isinstance(value, Mapping) else value))
     return isinstance(value, str | bytes) or np.asarray(value).dtype.kind in "SU"
 
 
 def _parts(path: tuple[Any, ...], value: Any, wanted: dict[Any, None]) -> Mapping[Any, Any]:
-    """What is in a dict by its names, or in a tuple by its places, if it is what is wanted."""
+    """The parts of a dict by name or of a tuple by place, checked to be the wanted ones."""
     whole = {"kind": "observation", "path": path}
     given = value
     if not isinstance(value, Mapping):
@@ -438,7 +438,7 @@ def _parts(path: tuple[Any, ...], value: Any, wanted: dict[Any, None]) -> Mappin
         if not row or not all(isinstance(key, int) for key in wanted):
             raise _unfit(_field(whole), value, f"the entries {', '.join(map(str, wanted))}")
         given = dict(enumerate(value))
-    # As in training, what a dict has beside the entries of its space is not read.
+    # As in training, entries of a dict that are not in its space are ignored.
     more = given is not value and given.keys() - wanted.keys()
     if more or wanted.keys() - given.keys():
         read = {key: part for key, part in given.items() if key in wanted or not _is_text(part)}
@@ -450,12 +450,12 @@ def read_value(entry: dict[str, Any], value: Any) -> Array:
     """One input of one environment as an array of its type, a copy.
 
     Args:
-        entry: what the manifest says of it.
+        entry: its entry in the manifest.
         value: as the environment gives it.
 
     Raises:
-        PolicyError: it has another shape, or a number that is not finite, that its type does not
-            have or that is no category of its space; or it is a mask that allows nothing.
+        PolicyError: it has another shape, or a number that is not finite, does not fit its type or
+            is not a category of its space; or it is a mask that allows nothing.
     """
     shape, dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
     try:
@@ -479,7 +479,7 @@ def read_value(entry: dict[str, Any], value: Any) -> Array:
 
 
 def _check_numbers(entry: dict[str, Any], given: Array, read: Array) -> None:
-    """Refuses what is not finite, and whole numbers that were none, or are no categories."""
+    """Refuses numbers that are not finite, not integers where required, or not categories."""
     categories = entry.get("categories")
     if read.dtype.kind == "f":
         wrong = ~np.isfinite(read)
@@ -503,7 +503,7 @@ def _check_numbers(entry: dict[str, Any], given: Array, read: Array) -> None:
 
 
 class Reader:
-    """Reads what an environment gives as the inputs of a step.
+    """Converts an environment's values to the inputs of a step.
 
     Args:
         inputs: the manifest's entries.
@@ -524,12 +524,12 @@ class Reader:
                 self._names.setdefault(path[:depth], {})[key] = None
 
     def __call__(self, observation: Any, **given: Any) -> Arrays:
-        """The arrays of an observation, and of what else is given, by the names of the inputs.
+        """The arrays of an observation and of the other inputs, by the names of the inputs.
 
         Args:
-            observation: an array, or a dict or tuple of what is read; texts, and what a dict has
-                besides, are left out.
-            given: by the kinds of the other inputs; None where it is not known.
+            observation: an array, or a dict or tuple of arrays; texts and unknown entries of a
+                dict are ignored.
+            given: the other inputs by their kinds; None if unknown.
 
         Raises:
             PolicyError: an entry or an input is missing, a tuple has another length, or as
@@ -545,7 +545,7 @@ class Reader:
 
 
 def _read_other(entry: dict[str, Any], given: Mapping[str, Any]) -> Array:
-    """One input that is no observation."""
+    """One input that is not an observation."""
     kind = entry["kind"]
     value = given.get(kind)
     if kind.startswith("previous") and given["start"]:
@@ -564,11 +564,11 @@ def _read_other(entry: dict[str, Any], given: Mapping[str, Any]) -> Array:
 
 
 class Policy:
-    """Chooses greedy actions for observations as the environment has them, and remembers these.
+    """Chooses greedy actions for the environment's observations, and keeps the memory's state.
 
     Args:
-        path: the folder of the export, or the same as a zip.
-        model: the export, if it has been loaded already.
+        path: the folder or the zip of the export.
+        model: the export, if it is already loaded.
     """
 
     def __init__(self, path: str | Path = ".", model: Model | None = None):
@@ -578,12 +578,12 @@ class Policy:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything, as before the first observation."""
+        """Resets the memory, as before the first observation."""
         self.state, self.outputs = self.model.init_state(1), None
 
     @property
     def state(self) -> State:
-        """What the policy remembers between two calls; one that is given it goes on as this one.
+        """What the policy remembers between two calls; a policy that is given it continues from it.
 
         Raises:
             PolicyError: when it is set to one that is not of this policy and one environment.
@@ -607,13 +607,13 @@ class Policy:
 
         Args:
             observation: as the environment gives it.
-            start: whether it opens an episode; the memory then forgets first.
-            reward: what the last action earned, for policies that see it, but not at a start.
-            ended: whether it ended an episode of a trial, for policies trained on trials.
-            action_mask: what is allowed, for policies that were trained with masks.
+            start: whether it opens an episode; the memory is then reset first.
+            reward: of the last action, for policies that observe it; not at a start.
+            ended: whether that action ended an episode of a trial, for policies trained on trials.
+            action_mask: the allowed actions, for policies that were trained with masks.
 
         Raises:
-            PolicyError: the observation is none of its space, or the reward or mask is missing.
+            PolicyError: the observation is not in its space, or the reward or mask is missing.
         """
         read = self._read(
             observation,
@@ -630,7 +630,7 @@ class Policy:
 
 
 def read_export(path: str | Path) -> dict[str, bytes]:
-    """The bytes of what a policy needs of an export's files, from a folder or a zip.
+    """The bytes of the export's files that a policy needs, from a folder or a zip.
 
     Raises:
         PolicyError: as `read_blocks`.
@@ -642,7 +642,7 @@ def read_blocks(path: str | Path, name: str) -> Iterator[bytes]:
     """One file of an export in blocks, from its folder or the zip.
 
     Raises:
-        PolicyError: it is missing, damaged or larger than `MOST_BYTES`, or no export is there.
+        PolicyError: it is missing, damaged or larger than `MOST_BYTES`, or there is no export.
     """
     path = Path(path)
     with reading(f"{path} is not an export"):
@@ -661,7 +661,7 @@ def read_blocks(path: str | Path, name: str) -> Iterator[bytes]:
 
 
 class _SmallReads(io.BufferedReader):
-    """A zip of which nothing large is read at once, such as a directory that says so."""
+    """A zip file that refuses large single reads, such as of a zip's directory of false size."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is not None and size > _BLOCK:
@@ -673,13 +673,13 @@ class _SmallReads(io.BufferedReader):
 
 @contextlib.contextmanager
 def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
-    """A zip, of whose directory at most a megabyte is read: 10,000 files."""
+    """Opens a zip; its directory may have at most a megabyte, for 10,000 files."""
     with _SmallReads(file) as small, zipfile.ZipFile(small) as archive:
         yield archive
 
 
 def _unzip(archive: zipfile.ZipFile, name: str, most: int, where: str) -> Iterator[bytes]:
-    """One file of a zip in blocks, no more than the directory says and `most` allows."""
+    """One file of a zip in blocks, up to the size in the directory and up to `most`."""
     if name not in archive.NameToInfo:
         raise PolicyError(f"{where}: {name} is missing")
     entry = archive.getinfo(name)
@@ -701,7 +701,7 @@ def _limited(file: Any, most: int, where: str) -> Iterator[bytes]:
 
 
 def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
-    """The manifest, after the digest of every other file was found right.
+    """The manifest, after checking the digest of every other file.
 
     Raises:
         PolicyError: as `parse_manifest`, or a file was changed.
@@ -715,10 +715,10 @@ def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def parse_manifest(data: bytes) -> dict[str, Any]:
-    """A manifest of a format that this file reads, with the digests of the other files.
+    """A manifest in a format that this file reads, with the digests of the other files.
 
     Raises:
-        PolicyError: it is another, or names files that no export has.
+        PolicyError: it has another format, or names files that exports do not have.
     """
     manifest = _json("manifest.json", data)
     if type(manifest.get("format")) is not int or manifest["format"] > FORMAT:
@@ -747,7 +747,7 @@ def read_tensors(data: bytes) -> Arrays:
     "data_offsets": [begin, end]}}; then the arrays' bytes, little-endian, C order, without gaps.
 
     Raises:
-        PolicyError: it is no such file, or says something impossible.
+        PolicyError: it is not such a file, or its header is impossible.
     """
     what = "policy.safetensors"
     if len(data) < 8 or struct.unpack("<Q", data[:8])[0] > len(data) - 8:
@@ -798,7 +798,7 @@ def _read_array(name: str, data: bytes) -> Array:
 
 
 def deviation(value: Any, expected: Array) -> float:
-    """The largest difference relative to 1 + the largest number; NaN equals NaN alone."""
+    """The largest difference relative to 1 + the largest number; NaN equals only NaN."""
     if np.shape(value) != expected.shape:
         raise PolicyError(f"an output has shape {list(np.shape(value))}, not {expected.shape}")
     a, b = np.asarray(value, np.float64), expected.astype(np.float64)

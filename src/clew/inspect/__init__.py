@@ -6,8 +6,8 @@
     print(found.memory_lengths["gradient", "policy"].quartiles)
     write_inspection(found, "maze")
 
-Agents and environments that are no run of `clew train` go through `Episodes`, which `episodes` of a
-task (`clew.interact.task.Task`) or any loop makes, and `inspect_agent`; single chunks through
+For agents and environments without a run of `clew train`, use `inspect_agent` with `Episodes`, made
+by `episodes` of a task (`clew.interact.task.Task`) or by any loop. For single chunks, use
 `gradient_influence` and `occlusion_influence`.
 """
 

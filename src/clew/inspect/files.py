@@ -9,7 +9,7 @@ from clew.files import comma_separated, finite, write_text
 from clew.inspect.inspection import MEASURES, Inspection
 
 DIGITS = 7
-"""Significant digits, what a 32-bit number holds."""
+"""Significant digits of numbers in files, those of single precision."""
 
 
 def to_json(found: Inspection) -> dict[str, Any]:

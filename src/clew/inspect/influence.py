@@ -12,18 +12,18 @@ from clew.agents.heads import preferences
 from clew.agents.network import Agent
 
 TOGETHER = 16
-"""Ablated episodes that are read side by side."""
+"""Number of occluded episodes that are read side by side."""
 
 
 class Influence(NamedTuple):
     """The influence of every observation s on the decision at step t, each [..., t, s]."""
 
     policy: Any
-    """On the logits less their mean: the policy as a whole, see `gradient_influence`."""
+    """Influence on the logits less their mean: the policy as a whole, see `gradient_influence`."""
     log_prob: Any
-    """On the logarithm of the chosen action's probability, or of its density."""
+    """Influence on the logarithm of the chosen action's probability, or of its density."""
     value: Any
-    """On the value."""
+    """Influence on the value."""
 
 
 def gradient_influence(
@@ -39,26 +39,26 @@ def gradient_influence(
         log_prob[t, s] = || d log pi(a_t | x_0 .. x_t) / d x_s ||_2
         value[t, s]    = || d V_t / d x_s ||_2
 
-    A policy does not change when all of its logits rise by the same number, so their mean is
-    taken off; unlike that of the probability, this derivative does not vanish where the agent is
-    sure. Of several choices at once each has its own mean, and where actions are no choices l_t
-    are the numbers of their distribution, as means and log deviations. Of an agent that learned
-    action values l_t are these, and pi their softmax. The memory begins at
-    `init_state()`. Backward passes are made for the steps in `at` alone, one for each logit and
-    one for the value.
+    A policy does not change if all of its logits rise by the same number, so their mean is
+    subtracted. Unlike the derivative of the probability, this one does not vanish where the agent
+    is sure. With several discrete actions at once each has its own mean. For continuous actions
+    l_t are the parameters of their distribution, such as means and log deviations. For an agent
+    that learned action values l_t are these, and pi is their softmax. The memory begins at
+    `init_state()`. Backward passes are made only for the steps in `at`, one for each logit and one
+    for the value.
 
     Args:
         agent: the network.
         observations: of one chunk.
         starts: which of them open an episode.
-        actions: those chosen.
-        at: the steps of the decisions; a negative one is left out, with zeros.
+        actions: those that were chosen.
+        at: the steps of the decisions; negative ones are left out, and have zeros.
 
     Returns:
         Influences [decisions, time]; zero for s > t, and for s before the episode of t.
 
     Source: the sensitivity of outputs to inputs, as in Simonyan et al. (2014), section 3.
-    Deviation: the norm over an observation's numbers, where they take the largest.
+    Deviation: the norm over an observation's numbers, instead of the largest one.
     """
 
     def run(xs: Array) -> tuple[Array, Array]:
@@ -102,16 +102,16 @@ def occlusion_influence(
 ) -> Influence:
     """How far decisions move when one observation is replaced by a reference.
 
-    With ' for what is computed with `reference` in the place of x_s, and all else as it was:
+    A prime marks results with `reference` in place of x_s and everything else unchanged:
 
         policy[t, s]   = || (l'_t - mean l'_t) - (l_t - mean l_t) ||_2
         log_prob[t, s] = | log pi'(a_t) - log pi(a_t) |         value[t, s] = | V'_t - V_t |
 
-    The actions are not played again: it is the same episode with one observation swapped.
+    The actions are not played again: it is the same episode with one observation replaced.
 
     Args:
-        reference: what stands for an observation; zeros, or the episode's mean. The others are
-            those of `gradient_influence`; the row of a negative step means nothing.
+        reference: replaces an observation: zeros, or the episode's mean. The other arguments are
+            those of `gradient_influence`; rows of negative steps are meaningless.
 
     Returns:
         Influences [decisions, time]; zero for s > t, and for s before the episode of t.
@@ -121,7 +121,7 @@ def occlusion_influence(
     zs, instead = agent.encoder(observations), agent.encoder(reference[None])[0]
 
     def decisions(s: Array) -> tuple[Array, Array, Array]:
-        # Nothing is replaced where s is the chunk's length: that is what the others are held to.
+        # With s equal to the chunk's length nothing is replaced; this is the baseline.
         replaced = zs.at[s].set(instead, mode="drop")
         outputs = agent.unroll_encoded(agent.init_state(), replaced, starts)[1]
         logits, value = preferences(outputs)[at], outputs.value[at]
@@ -145,8 +145,8 @@ def episode_influence(
 ) -> tuple[Influence, Influence]:
     """Gradient and occlusion influence in whole episodes, each from its beginning.
 
-    Observations are filled up at an episode's end; the others are as for `gradient_influence` and
-    `occlusion_influence`, for every episode.
+    Observations are padded at an episode's end; the other arguments are those of
+    `gradient_influence` and `occlusion_influence`, for every episode.
 
     Returns:
         Influences [episodes, decisions, time] by gradients, and by occlusion.
@@ -161,7 +161,7 @@ def episode_influence(
             episode = agent, xs, starts, chosen, steps
             return gradient_influence(*episode), occlusion_influence(*episode, reference)
 
-        # One episode after another: what a batch would save, its memory would cost.
+        # One episode after another: a batch would save time, but need too much RAM.
         return jax.lax.map(one, episodes)
 
     given = (observations, actions, at.astype(np.int32), references)

@@ -1,4 +1,4 @@
-"""Everything that is asked about one trained agent, and the numbers that came of it."""
+"""The inspection of one trained agent, and its results in numbers."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from clew.interact.episodes import Episodes
 
 MEASURES = ("policy", "log_prob", "value")
 ROWS = 24
-"""Decisions of a map, about, unless `every` is given."""
+"""Approximate number of decisions of a map, unless `every` is given."""
 
 
 @dataclass(frozen=True)
@@ -29,33 +29,33 @@ class Inspection:
     steps: int
     """Environment steps that the agent was trained for."""
     episodes: int
-    """Those that ended in time, and were looked at."""
+    """Number of episodes that ended in time and were inspected."""
     left_out: int
-    """Those that did not."""
+    """Number of episodes that did not end in time."""
     greedy: bool
     """Whether the most probable actions were taken."""
     metrics: dict[str, float]
-    """Means of the task's numbers over the episodes."""
+    """Means of the task's metrics over the episodes."""
     questions: Questions
     lengths: Int[np.ndarray, " influence_episodes"]
     """Steps of the explained episodes."""
     decisions: Int[np.ndarray, " influence_episodes"]
-    """The step of the decision that is explained in each."""
+    """The step of the explained decision in each."""
     gradient: Influence
-    """On that decision, [influence_episodes, time]."""
+    """Influence on that decision, [influence_episodes, time]."""
     occlusion: Influence
     map_steps: Int[np.ndarray, " rows"]
     """Decisions of the map."""
     gradient_map: Influence
-    """The mean over episodes that are still going on, [rows, time]; NaN where none is."""
+    """The mean over episodes that have not ended yet, [rows, time]; NaN if there are none."""
     occlusion_map: Influence
     memory_lengths: dict[tuple[str, str], MemoryLength]
     """By ("gradient" or "occlusion", measure)."""
     probes: list[Probe]
     state_size: int
-    """Numbers that the memory carries from step to step."""
+    """How many numbers the memory carries from step to step."""
     maps: dict[str, MapSummary]
-    """What the memory itself reports of the first episode, see `AbstractMemory.maps`."""
+    """The memory's own maps of the first episode, see `AbstractMemory.maps`."""
 
     def lags(self, way: str, measure: str) -> Float[np.ndarray, "episodes lags"]:
         """Influence on each episode's decision by lag, by "gradient" or "occlusion".
@@ -83,20 +83,20 @@ def inspect_agent(
     steps: int = 0,
     greedy: bool = True,
 ) -> Inspection:
-    """Finds out what an agent remembers of recorded episodes.
+    """Inspects what an agent remembers in recorded episodes.
 
     Args:
-        agent: the network; any memory will do.
-        episodes: at least `FEWEST` for a probe to be tried; see `Task.episodes`.
-        questions: what to look at.
+        agent: the network, with any memory.
+        episodes: at least `FEWEST` for probes; see `Task.episodes`.
+        questions: settings of the inspection.
         name: of the agent, for pictures.
         memory: name of its memory, for pictures.
         task: name of the task, for pictures.
-        steps: that it was trained for.
+        steps: number of steps that it was trained for.
         greedy: whether the most probable actions were taken.
 
     Raises:
-        UserError: for impossible questions, or a decision or label that no episode has.
+        UserError: for impossible settings, or a decision or label that no episode has.
     """
     questions = Questions() if questions is None else questions
     questions.validate()
@@ -144,7 +144,7 @@ def _probes(
     labels: dict[str, Int[np.ndarray, " episodes"]],
     questions: Questions,
 ) -> list[Probe]:
-    """Of every label the probe of the state and that of the output."""
+    """The probes of the state and of the output, for every label."""
     return [
         probe_steps(
             features,
@@ -163,10 +163,12 @@ def _probes(
 def _explained(
     episodes: Episodes, questions: Questions
 ) -> tuple[Episodes, Int[np.ndarray, " episodes"]]:
-    """The episodes whose decision is explained, and the steps of these decisions."""
+    """The episodes with explained decisions, and the steps of these decisions."""
     some = episodes.pick(np.flatnonzero(episodes.lengths > questions.at))
     if not some.number:
-        raise UserError(f"no episode has a step {questions.at}, the longest has {episodes.longest}")
+        raise UserError(
+            f"no episode has a step {questions.at}; the longest has {episodes.longest} steps"
+        )
     some = some.first(questions.influence_episodes)
     last = some.lengths - 1
     return some, last if questions.at < 0 else np.full_like(last, questions.at)
@@ -174,7 +176,7 @@ def _explained(
 
 def _map_steps(questions: Questions, longest: int) -> Int[np.ndarray, " rows"]:
     every = questions.every or max(1, round(longest / ROWS))
-    # From the end, so that the last decision is among them.
+    # Counted from the end, so that the last decision is included.
     return np.arange(longest - 1, -1, -every)[::-1]
 
 

@@ -1,4 +1,4 @@
-"""The maps that a memory offers (`AbstractMemory.maps`), for one episode, ready to be drawn."""
+"""The maps of a memory (`AbstractMemory.maps`) for one episode, summarised for drawing."""
 
 from typing import Any, NamedTuple
 
@@ -13,21 +13,21 @@ from clew.memory.parts.maps import left
 
 
 class MapSummary(NamedTuple):
-    """One map of a memory, its units taken together."""
+    """One map of a memory, summarised over its units."""
 
     kind: str
     """As in `MemoryMap`: "attention", "keep" or "gate"."""
     mean: Any
-    """[time], over units; of an attention the mean lag that it reaches back to, in steps."""
+    """[time], mean over units; for attention the mean lag in steps."""
     pairs: Any
-    """[time, time], step x past step: an attention's mean over heads, or what is left at t of what
-    was held at s, the mean over units (`left`); None for a gate."""
+    """[time, time], step x past step: for attention the mean over heads; otherwise the fraction
+    left at t of the content at s, the mean over units (`left`); None for a gate."""
 
 
 def summarise_maps(
     agent: Agent, observations: Float[np.ndarray, "time n"]
 ) -> dict[str, MapSummary]:
-    """The maps of the agent's memory for a whole episode; empty if it offers none."""
+    """The maps of the agent's memory for a whole episode; empty if it has none."""
     return jax.device_get(_summarise(agent, jnp.asarray(observations)))
 
 

@@ -17,18 +17,18 @@ from clew.report.html import page
 
 SIZE = (4.4, 2.75)
 LONGEST_LINE = 130
-"""Characters of a line above the pictures."""
+"""Most characters of a line above the pictures."""
 
 ABSENT = {"gradient": ", of which categories have none", "occlusion": ""}
-"""Why a way may find no influence."""
+"""Why a method may find no influence."""
 
-HOW_TO_READ = """The decision is the last one of each episode unless another step was chosen. Its
-influence by gradient is the norm of the derivative of the policy's logits, less their mean, with
-respect to each past observation; by occlusion it is how far these logits move when that
-observation is replaced. Both are shown as shares of their sum, the mean over episodes with the
-quartiles as a band. A map's row is one decision and its columns are the steps before it. Probes
-are linear, fitted on other episodes than they are judged by; the dashed line is what is right
-without reading anything."""
+HOW_TO_READ = """The decision is the last one of each episode unless another step was chosen. The
+influence on it by gradient is the norm of the derivative of the policy's logits, less their mean,
+with respect to each past observation; by occlusion it is how far these logits move when that
+observation is replaced. Both are shown as shares of their sum, as the mean over episodes with the
+quartiles as a band. Each row of a map is one decision, and its columns are the steps before it.
+Probes are linear, and tested on other episodes than they are fitted on; the dashed line is the
+accuracy of always answering the most frequent class."""
 
 
 class Written(NamedTuple):
@@ -46,7 +46,7 @@ def write_inspection(found: Inspection, place: str | Path) -> Written:
 
     Args:
         found: the numbers.
-        place: folder to write to; created if missing.
+        place: folder to write to; it is created if missing.
 
     Raises:
         UserError: if the folder or a file cannot be written.
@@ -87,7 +87,7 @@ def write_comparison(several: Sequence[Inspection], place: str | Path) -> Path:
 
 
 def chart_of(found: Inspection) -> Chart:
-    """All panels of an agent, with its headline."""
+    """The chart with all panels of an agent, and its headline."""
     lines = [title_of(found)]
     for number, what in headline(found):
         item = f"{number} {what}"
@@ -117,7 +117,7 @@ def headline(found: Inspection) -> list[tuple[str, str]]:
         low, half, high = length.quartiles
         what = f"steps hold {length.share:.0%} of the influence by {way}"
         what += f", the first observation {found.first_share(way):.0%}"
-        if math.isnan(half):  # as of categories, or in an agent that is wholly saturated
+        if math.isnan(half):  # as for categories, or for a fully saturated agent
             shown.append(("0", f"observations move the decision by {way}{ABSENT[way]}"))
             continue
         shown.append((f"{half:.0f} ({low:.0f} to {high:.0f})", what))

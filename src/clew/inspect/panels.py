@@ -51,7 +51,7 @@ def compared(several: Sequence[Inspection]) -> list[Panel]:
 
 
 def draw_lags(found: Inspection, axes: Axes) -> None:
-    """The share of each past observation in the influence on the decision, against lag."""
+    """Each past observation's share of the influence on the decision, by lag."""
     for way, colour in WAYS.items():
         lags = shares(found.lags(way, "policy"))
         if np.isnan(lags).all():
@@ -66,7 +66,7 @@ def draw_lags(found: Inspection, axes: Axes) -> None:
 
 
 def draw_summed(found: Inspection, axes: Axes) -> None:
-    """The share of the influence up to each lag; it reaches 90% at the memory length."""
+    """The cumulative share of the influence by lag; it reaches 90% at the memory length."""
     share = found.questions.share
     axes.axhline(share, color="0.55", linewidth=0.9, linestyle=(0, (4, 3)))
     lines = [("gradient", "policy", BLUE), ("occlusion", "policy", ORANGE)]
@@ -89,7 +89,7 @@ def draw_summed(found: Inspection, axes: Axes) -> None:
 
 
 def draw_probes(found: Inspection, axes: Axes) -> None:
-    """How often a linear probe reads the first label from state and output, step by step."""
+    """Accuracy of linear probes of the first label from state and output, step by step."""
     if not found.probes:
         axes.text(0.5, 0.5, "nothing to probe", ha="center", transform=axes.transAxes)
         return
@@ -104,7 +104,7 @@ def draw_probes(found: Inspection, axes: Axes) -> None:
 
 
 def draw_map(found: Inspection, way: str, axes: Axes) -> None:
-    """The influence of every past step on decisions, each row a share of its own sum."""
+    """The influence of every past step on decisions, each row as shares of its sum."""
     rows = getattr(found, f"{way}_map").policy
     steps = found.map_steps
     half = (steps[1] - steps[0]) / 2 if len(steps) > 1 else 0.5
@@ -120,7 +120,7 @@ def _pairs(values: Float[np.ndarray, "time time"], axes: Axes) -> None:
 
 def _image(axes: Axes, values: Any, extent: Any, label: str, scale: str) -> None:
     finite = values[np.isfinite(values)]
-    # The brightest few are clipped, so that one step that holds all does not hide the rest.
+    # The largest few are clipped, so that a single dominant step does not hide the rest.
     top = max(1e-12, float(np.quantile(finite, 0.995))) if finite.size else 1.0
     picture = axes.imshow(
         values, extent=extent, aspect="auto", cmap=SHADES, vmin=0.0, vmax=top,
@@ -211,7 +211,7 @@ def _mark_first(axes: Axes, found: Inspection) -> None:
 
 
 def _lag_axis(axes: Axes, longest: int) -> None:
-    """The decision on the right, the past on the left, as time runs."""
+    """Puts the decision on the right and the past on the left, in the order of time."""
     axes.set_xlim(longest + 0.5, -0.5)
     axes.set_xlabel("steps before the decision")
 

@@ -1,4 +1,4 @@
-"""Linear probes: what can be read from the state and the output of a memory, step by step."""
+"""Linear probes of a memory's state and output, step by step."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,54 +16,54 @@ from clew.stats import Interval, wilson_interval
 
 FOLDS = 5
 FEWEST = 20
-"""Episodes that a probe needs at least."""
+"""Least number of episodes for a probe."""
 LARGEST = 2048
-"""Numbers of a state from which on it is sketched."""
+"""Largest size of a state that is not sketched."""
 PENALTIES = tuple(10.0**power for power in range(-4, 4))
-"""Of the ridge, as multiples of the mean squared length of an example."""
+"""Ridge penalties, as multiples of the mean squared norm of an example."""
 TOGETHER = 32
-"""Episodes that are read side by side."""
+"""Number of episodes that are read side by side."""
 
 
 class Readings(NamedTuple):
-    """What a memory held and gave at every step of some episodes."""
+    """States and outputs of a memory at every step of some episodes."""
 
     states: Float[np.ndarray, "episodes time features"]
-    """After the observation of the step; sketched if it has more than `LARGEST` numbers."""
+    """States after the observation of the step; sketched if larger than `LARGEST`."""
     outputs: Float[np.ndarray, "episodes time out"]
     state_size: int
-    """Numbers of the state before any sketch; 0 for a memory that holds none."""
+    """Size of the state before any sketch; 0 for a memory without a state."""
 
 
 class Probe(NamedTuple):
-    """How well one thing is read from one place, at several steps."""
+    """The accuracy of probes of one label from one source, at several steps."""
 
     label: str
     source: str
     """ "state" or "output" """
     steps: list[int]
     accuracy: list[Interval]
-    """Share of held-out episodes read rightly, with Wilson's 95% interval over episodes."""
+    """Held-out accuracy, with Wilson's 95% interval over episodes."""
     majority: list[float]
-    """What is right without reading anything: the share of the commonest class."""
+    """Accuracy of a guess without any input: the fraction of the most frequent class."""
     episodes: list[int]
-    """Those that were still going on."""
+    """Number of episodes that had not ended yet."""
 
 
 def read_episodes(agent: Agent, observations: Float[np.ndarray, "episodes time n"]) -> Readings:
     """Steps a memory through episodes, each from its beginning.
 
-    A state of D > `LARGEST` numbers is sketched: number i is added to place i mod `LARGEST`,
-    with a random sign that is the same for all states. Inner products, all that a linear probe
-    needs, keep their expected value, as in Charikar et al. (2002).
+    A state of D > `LARGEST` numbers is sketched: number i is added to place i mod `LARGEST`, with a
+    random sign that is the same for all states. This preserves inner products in expectation, as in
+    Charikar et al. (2002), and a linear probe needs nothing else.
 
-    Observations are filled up at an episode's end.
+    Observations are padded at an episode's end.
     """
     parts = []
     for first in range(0, len(observations), TOGETHER):
         batch = observations[first : first + TOGETHER]
         full = np.pad(batch, [(0, TOGETHER - len(batch)), (0, 0), (0, 0)])
-        # A whole batch every time, so that there is one program.
+        # Always a full batch, so that there is only one program.
         states, outputs = jax.device_get(_read(agent, jnp.asarray(full)))
         parts.append((states[: len(batch)], outputs[: len(batch)]))
     size = count_floats(jax.eval_shape(agent.init_state))
@@ -85,7 +85,7 @@ def _read(agent: Agent, observations: Float[Array, "episodes time n"]) -> tuple[
 
 
 def _numbers(state: State) -> list[Any]:
-    """The arrays of floating-point numbers; a complex one is its real and its imaginary part."""
+    """The floating-point arrays; complex ones as real and imaginary parts."""
     leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     parts = [(leaf.real, leaf.imag) if jnp.iscomplexobj(leaf) else (leaf,) for leaf in leaves]
     return [part for pair in parts for part in pair]
@@ -112,15 +112,15 @@ def probe_steps(
     points: int = 60,
     seed: int = 0,
 ) -> Probe:
-    """Probes every step, or `points` of them evenly, in the episodes that reach it.
+    """Probes every step, or `points` evenly spaced steps, in the episodes that reach it.
 
-    Steps that fewer than `FEWEST` episodes reach, or where one class is all there is, are left out.
+    Steps are left out if fewer than `FEWEST` episodes reach them, or if there is only one class.
 
     Args:
         features: of every episode and step.
-        classes: what is to be read, a whole number for each episode.
-        lengths: steps of each episode.
-        label: what the classes are.
+        classes: the targets, an integer for each episode.
+        lengths: number of steps of each episode.
+        label: name of the classes.
         source: where the features come from.
         points: most steps, at least 2.
         seed: of the folds.
@@ -148,17 +148,17 @@ def held_out(
     *,
     seed: int = 0,
 ) -> Bool[np.ndarray, " examples"]:
-    """Which examples a linear classifier reads rightly that was fitted without them.
+    """Which examples a linear classifier that was fitted without them gets right.
 
     Ridge regression of one indicator for each class on standardised features; the largest wins.
-    Every example is held out once. Mean, scale and penalty come from the other folds alone: the
+    Every example is held out once. Mean, scale and penalty come only from the other folds: the
     penalty is the one of `PENALTIES` with the least leave-one-out error there, in closed form
-    (Allen, 1974: the residual divided by 1 - h, h its own weight in the fit).
+    (Allen, 1974: the residual divided by 1 - h, with h the example's leverage).
 
     Args:
-        features: may be of width 0, for which the commonest class is all that can be said.
-        classes: whole numbers.
-        seed: of the order in which examples of each class are dealt to the folds in turn.
+        features: may have width 0; then the most frequent class is predicted.
+        classes: integers.
+        seed: of the order in which examples of each class are dealt to the folds.
 
     Raises:
         UserError: if there are fewer examples than folds, or features that are not finite.
@@ -182,7 +182,7 @@ def held_out(
 
 
 def _ridge(train: np.ndarray, targets: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Scores of the test examples, by the dual: as many unknowns as examples."""
+    """Scores of the test examples, from the dual problem: as many unknowns as examples."""
     centre, spread = train.mean(axis=0), train.std(axis=0)
     useful = spread > 1e-6 * max(1e-6, spread.max(initial=0.0))
     mean = targets.mean(axis=0)
@@ -197,7 +197,7 @@ def _ridge(train: np.ndarray, targets: np.ndarray, test: np.ndarray) -> np.ndarr
     def left_out(penalty: float) -> float:
         shrunk = penalty / (eigenvalues + penalty)
         residual = vectors @ (shrunk[:, None] * rotated)
-        # 1 - h: the mean takes 1 / n of every example as well.
+        # 1 - h, including the 1 / n of every example from the mean.
         own = (vectors**2) @ shrunk - 1.0 / len(seen)
         return float(np.mean((residual / np.maximum(own, 1e-12)[:, None]) ** 2))
 

@@ -1,4 +1,4 @@
-"""What is asked of an agent: decisions, references, labels to probe."""
+"""Settings of an inspection: decisions, references, labels to probe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,34 +19,35 @@ from clew.interact.episodes import Episodes
 from clew.run.config import require_types
 
 MOST_LABELS = 4
-"""Labels that are probed unless some are chosen."""
+"""Most labels to probe unless some are chosen."""
 MOST_NUMBERS = 256
-"""Numbers of an observation, of which a few say something about an episode."""
+"""Largest observation whose single numbers are taken as labels."""
 
 
 @dataclass(frozen=True)
 class Questions(Settings):
-    """What to look at."""
+    """Settings of an inspection."""
 
     influence_episodes: int = 16
-    """Episodes whose last (or chosen) decision is explained."""
+    """Number of episodes whose last (or chosen) decision is explained."""
     map_episodes: int = 4
-    """Episodes of the map of decisions x past steps, at most `influence_episodes`."""
+    """Number of episodes for the map of decisions x past steps, at most `influence_episodes`."""
     every: int = 0
     """Steps between two decisions of the map; 0 chooses about 24 of them."""
     at: int = -1
     """Step of the decision, from 0; -1 is the last one of each episode."""
     reference: Literal["zeros", "mean"] = "zeros"
-    """What takes the place of an ablated observation: zeros, or the episode's mean."""
+    """Replacement of an occluded observation: zeros, or the episode's mean."""
     share: float = 0.9
-    """Of the influence, which the effective memory length reaches."""
+    """Fraction of the influence that the effective memory length covers."""
     probe: tuple[str, ...] = ()
-    """What is probed: labels of the task, or "observation[i]", number i of the first observation,
-    above its median or not (of a dict "NAME" or "NAME[i]"); empty is what the task names."""
+    """What to probe: labels of the task, or "observation[i]", whether number i of the first
+    observation is above its median (for a dict "NAME" or "NAME[i]"); by default the task's labels.
+    """
     probe_points: int = 60
-    """Most steps that are probed."""
+    """Most steps to probe."""
     seed: int = 0
-    """Of the probe's folds."""
+    """Seed of the probe's folds."""
 
     def validate(self) -> None:
         require_types(self)
@@ -64,11 +65,11 @@ class Questions(Settings):
 def choose_labels(
     episodes: Episodes, wanted: Sequence[str] = ()
 ) -> dict[str, Int[np.ndarray, " episodes"]]:
-    """What is to be probed, by name.
+    """The labels to probe, by name.
 
-    Without a wish it is what the task names, the first few, and where it names nothing the numbers
-    of the first observation that differ from episode to episode; none of them where there are more
-    than `MOST_NUMBERS`, as in a picture.
+    By default they are the first few labels of the task. If it has none, they are the numbers of
+    the first observation that differ between episodes, unless there are more than `MOST_NUMBERS`,
+    as in a picture.
 
     Raises:
         UserError: for a label that neither the task nor the first observation has.

@@ -1,4 +1,4 @@
-"""Inspecting a run's folder."""
+"""Inspects a run's agent."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,23 +32,23 @@ def inspect_run(
     checkpoint: str = "",
     trust: bool = False,
 ) -> Inspection:
-    """Plays fresh episodes with a run's agent and finds out what it remembers.
+    """Plays fresh episodes with a run's agent, and inspects what it remembers.
 
     Args:
         path: the run's folder or name.
-        questions: what to look at.
-        episodes: that are played; all are probed, the first few explained.
+        questions: settings of the inspection.
+        episodes: number to play; all are probed, the first few explained.
         greedy: take the most probable action, instead of sampling from the policy.
-        max_steps: an episode that takes longer is left out.
+        max_steps: longer episodes are left out.
         seed: of the episodes and samples.
         seed_index: which of the run's seeds, from 0.
-        checkpoint: its file name or update, or "best", the best agent so far; empty takes the
-            newest good one.
+        checkpoint: its file name or update, or "best", the best agent so far; by default the
+            newest usable one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run or seed, no usable checkpoint, or no episode ends; or the
-            run names code, and is neither trusted nor trained here.
+        UserError: if there is no such run or seed, no usable checkpoint, or no episode ends; or if
+            the run names code, and is neither trusted nor trained here.
     """
     questions = Questions() if questions is None else questions
     questions.validate()
@@ -71,9 +71,9 @@ def inspect_run(
 
 
 def with_whole_gradient(agent: Agent, config: TrainConfig, task: Task) -> Agent:
-    """The agent with gradients into the inputs of earlier steps, where its training stopped them.
+    """The agent with gradients to the inputs of earlier steps, even if its training stopped them.
 
-    `gradient="current"` changes no value, but would make the past look without influence.
+    `gradient="current"` changes no value, but would make the past appear to have no influence.
     """
     known = config.identity()["memory"] in MEMORIES
     options = _with_whole_gradient(config.memory_options)
@@ -86,7 +86,7 @@ def with_whole_gradient(agent: Agent, config: TrainConfig, task: Task) -> Agent:
 
 
 def _with_whole_gradient(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a memory, those of a hybrid's layers too."""
+    """Options of a memory, including those of a hybrid's layers."""
     whole = {"gradient": "full"} if options.get("gradient") == "current" else {}
     inner = {n: _with_whole_gradient(o) for n, o in options.items() if isinstance(o, Mapping)}
     return {**options, **inner, **whole}

@@ -20,11 +20,12 @@ def make_task(
     """A task by its name, with its wrappers.
 
     Args:
-        env: the name of a JAX task (see `clew.bridges.make.make_env`), or "gymnasium:ID" or
-            "module:factory"; "module:Class" of a class derived from `Environment` is a JAX task.
+        env: the name of a JAX task (see `clew.bridges.make.make_env`), "gymnasium:ID" or
+            "module:factory"; "module:Class" with a class derived from `Environment` is a JAX task.
         options: of the task.
         wrappers: between the task and the agent.
-        host: how Gymnasium environments are stepped that are played in; by default in this process.
+        host: how to step the Gymnasium environments that episodes are played in; by default in this
+            process.
 
     Raises:
         UserError: for an unknown task or option, an impossible value, or wrappers that the task
@@ -37,7 +38,7 @@ def make_task(
 
 
 def check_name(env: str, options: dict[str, Any]) -> None:
-    """Refuses a task in JAX, or an option of it, that there is not; nothing is built.
+    """Refuses an unknown task in JAX, or an unknown option of one; nothing is built.
 
     Raises:
         UserError: naming the nearest valid ones.
@@ -47,9 +48,9 @@ def check_name(env: str, options: dict[str, Any]) -> None:
 
 
 def default_settings(env: str) -> DefaultSettings:
-    """The settings that fit a task, by its name; the task is not built, but "module:name" imported.
+    """The settings that fit a task, by its name. The task is not built, but modules are imported.
 
-    Of a Gymnasium environment nothing is known: neither what its observations are nor how large
+    Nothing is known in advance about the observations of a Gymnasium environment or the scale of
     its rewards.
     """
     if _is_hosted(env):
@@ -61,6 +62,6 @@ def _is_hosted(env: str) -> bool:
     return is_gymnasium(env) and jax_task(env) is None
 
 
-@functools.lru_cache(8)  # finding out the spaces of an environment builds it, which may take long
+@functools.lru_cache(8)  # the spaces are known only once an environment is built, perhaps slowly
 def _gymnasium_task(name: str, options: str, _defined: Hashable) -> GymnasiumTask:
     return gymnasium_task(name, json.loads(options))

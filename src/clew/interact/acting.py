@@ -1,7 +1,7 @@
 """One step of acting: in compiled tasks `act_and_step`, in hosted ones `act` and `step`.
 
-Rollouts, evaluations, inspections and films are made of these steps; each names what it keeps of
-them.
+Rollouts, evaluations, inspections and films consist of these steps; each names the values that it
+keeps.
 """
 
 import operator
@@ -25,7 +25,7 @@ from clew.memory.base import State
 
 
 class ActorState(NamedTuple):
-    """Where acting in a compiled task stands: every leaf has the environments as first axis."""
+    """The state of acting in a compiled task: every leaf has the environments as first axis."""
 
     env: AutoResetState
     timestep: TimeStep
@@ -33,22 +33,22 @@ class ActorState(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What an agent made of an observation, in B environments."""
+    """An agent's outputs and actions for observations of B environments."""
 
     distribution: Distribution
     logits: Float[Array, "batch n"]
     """Parameters of the distribution that the action was chosen from."""
     action: Array
-    """As the distribution keeps it."""
+    """In the form that the distribution keeps."""
     value: Float[Array, " batch"]
     action_values: Float[Array, "batch n"] | None
-    """Of heads that learn these, else None."""
+    """Only from heads that learn them, else None."""
 
     def named(self) -> dict[str, Array | None]:
-        """All that may be kept of it. A compiled program computes only what it returns.
+        """Everything that may be kept, by name. A compiled program computes only what it returns.
 
-        "probabilities" are those of every action, None where actions are no choices;
-        "action_values" are None where a policy was learned.
+        "probabilities" are those of every action, None unless actions are discrete; "action_values"
+        are None if a policy was learned.
         """
         discrete = isinstance(self.distribution, Categorical)
         return {
@@ -73,13 +73,13 @@ def act_and_step(
     Args:
         agent: the network.
         stream: the task.
-        actor: where acting stands; its `timestep` is what the agent sees.
-        pick: the actions, from the parameters of their distribution.
+        actor: the state of acting; its `timestep` is what the agent sees.
+        pick: gives the actions, from the parameters of their distribution.
         keys: of the environments.
-        behave: these parameters, from the network's outputs; by default those of its own policy.
+        behave: gives these parameters, from the network's outputs; by default those of its policy.
 
     Returns:
-        Where acting stands now, whose `timestep` says what the actions did, and the choices.
+        The new state of acting, whose `timestep` is the result of the actions, and the choices.
     """
     seen = actor.timestep
     memory, choice = _choose(agent, actor.memory, seen.observation, seen.start, pick, behave)
@@ -100,18 +100,18 @@ def act(
     time: Int[Array, ""],
     behave: Callable[[Outputs], Float[Array, "batch n"]] = operator.attrgetter("logits"),
 ) -> tuple[State, dict[str, Any]]:
-    """What an agent makes of observations of a hosted task; for use within a compiled function.
+    """Chooses actions for observations of a hosted task; for use within a compiled function.
 
     Args:
         static: the agent without its arrays, which are `params`.
         greedy: take the most probable action, instead of sampling from the policy.
-        keep: names; what `Choice.named` has of them is returned.
+        keep: names of `Choice.named` to return.
         key: of the samples, the same at every step.
-        time: which step this is.
+        time: the number of this step.
         behave: see `act_and_step`.
 
     Returns:
-        The memory after the observations, and what is kept of the choices.
+        The memory's state after the observations, and the kept values of the choices.
     """
     agent = eqx.combine(params, static)
     now = jax.random.fold_in(key, agent.distribution.noise_time(time))
@@ -123,7 +123,7 @@ def act(
 def compile_act(
     static: Agent, *, greedy: bool, keep: Sequence[str] = ("action",)
 ) -> Callable[..., tuple[State, dict[str, Any]]]:
-    """`act` compiled for one agent; memories that it is given are used up."""
+    """`act` compiled for one agent; the memory states that it is given are donated."""
     return jax.jit(partial(act, static, greedy, keep), donate_argnums=1)
 
 
@@ -135,8 +135,8 @@ def step(
 ) -> list[GymnasiumStep]:
     """Sends actions to hosted environments and waits for all of them.
 
-    Those of all streams are stepped at the same time where they have processes. Actions are as the
-    distribution keeps them; after `timeout` seconds an environment counts as hung.
+    The environments of all streams step at the same time if they have processes. Actions are in the
+    form that the distribution keeps; after `timeout` seconds an environment counts as hung.
 
     Raises:
         EnvironmentFault: an environment failed.

@@ -1,4 +1,4 @@
-"""Tasks written in JAX: a program compiles their episodes together with the agent."""
+"""Tasks written in JAX, whose episodes are compiled together with the agent."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -46,9 +46,9 @@ from clew.interact.task import Evaluator, OnEnded, PlayConfig, Task, unheard
 Result = TypeVar("Result")
 
 BATCH = 64
-"""Episodes that are played side by side."""
+"""Number of episodes played side by side."""
 PIECE = 32
-"""Steps between two looks at whether all episodes have ended, at least."""
+"""Least number of steps between two checks of whether all episodes have ended."""
 
 
 class CompiledTask(Task):
@@ -60,7 +60,7 @@ class CompiledTask(Task):
         wrappers: between the environment and the agent.
 
     Raises:
-        UserError: impossible wrappers, or wrappers that do not fit the environment.
+        UserError: for impossible wrappers, or wrappers that do not fit the environment.
     """
 
     acts_on_device = True
@@ -81,10 +81,10 @@ class CompiledTask(Task):
         self.shortest_episode = wrapped.shortest
 
     def check_training(self, processes: int, num_envs: int) -> None:
-        """There are no worker processes, whatever the settings say, and no films."""
+        """Accepts everything: there are no worker processes and no films."""
 
     def unused_mask(self) -> bool:
-        """There is no `info`."""
+        """False, since there is no `info`."""
         return False
 
     def check_same_observations(self, other: Task, name: str, other_name: str) -> None:
@@ -109,12 +109,12 @@ class CompiledTask(Task):
         return environments
 
     def rollout_template(self, agent: Agent, actor: ActorState, learner: Learner) -> Rollout:
-        """As a compiled rollout gives it."""
+        """In the form of a compiled rollout."""
         act = partial(gather, stream=self.stream, learner=learner)
         return eqx.filter_eval_shape(act, agent, actor, jax.random.key(0)).rollout
 
     def require_finite(self, actor: ActorState, returns: Any) -> None:
-        """Rewards by their sums; of observations the latest are known alone."""
+        """Checks the sums of rewards, and of observations only the latest."""
         env, seen = jax.device_get((actor.env, actor.timestep.observation))
         fields = {f"observation {name}".rstrip(): x for name, x in parts_by_name(seen).items()}
         for field, values in (fields | {"rewards": env.episode_return}).items():
@@ -125,7 +125,7 @@ class CompiledTask(Task):
             raise EnvironmentFault(f"{self.name}: an environment gave {returns} in its rewards")
 
     def statistics(self) -> None:
-        """The wrappers of such tasks learn nothing."""
+        """None, since the wrappers of such tasks have no statistics."""
 
     def evaluator(
         self, static: Agent, *, greedy: bool, max_steps: int, on_ended: OnEnded = unheard
@@ -150,7 +150,9 @@ class CompiledTask(Task):
                 )
             found = {n: np.concatenate([m[n] for m, _ in parts])[:episodes] for n in parts[0][0]}
             if self.stream.masks_actions and not np.isfinite(found["return"]).all():
-                raise UserError(f"{self.name}: a return is not finite, as after {NOTHING_ALLOWED}")
+                raise UserError(
+                    f"{self.name}: a return is not finite, for example after {NOTHING_ALLOWED}"
+                )
             return found
 
         return evaluate
@@ -187,7 +189,7 @@ class CompiledTask(Task):
             )
 
     def _own_rewards(self, played: Played) -> np.ndarray | None:
-        """The task's rewards; the last one of an episode that was cut as if nothing clipped it."""
+        """The task's rewards; the last one of an episode that was cut is taken as not clipped."""
         earned = earned_so_far(self.stream.env, played.steps["state"])
         if earned is None:
             return None
@@ -229,13 +231,13 @@ class CompiledTask(Task):
 
 
 class Playing(NamedTuple):
-    """Where environments stand that each play an episode to its end, all as first axis."""
+    """The state of environments that each play one episode; every leaf has them as first axis."""
 
     actor: ActorState
     ended: Bool[Array, " batch"]
-    """Whose episode has ended; the environment goes on and is not looked at."""
+    """Whether the episode has ended; the environment then continues, but is ignored."""
     metrics: dict[str, Float[Array, " batch"]]
-    """The stream's, of the episodes that have ended."""
+    """The stream's metrics of the episodes that have ended."""
 
 
 def begin_playing(actor: ActorState) -> Playing:
@@ -252,7 +254,7 @@ def play_step(
     action_key: PRNGKeyArray,
     keys: Key[Array, " batch"],
 ) -> tuple[Playing, Choice]:
-    """One step of every environment, each with a key of its own."""
+    """One step of every environment, each with its own key."""
     pick = partial(agent.distribution.choose, key=action_key, greedy=greedy)
     actor, choice = act_and_step(agent, stream, now.actor, pick, keys)
     then = actor.timestep
@@ -284,7 +286,7 @@ def play_to_end(
     Args:
         actor: each environment at the beginning of an episode, with an empty memory.
         greedy: take the most probable action, instead of sampling from the policy.
-        max_steps: gives up after this many steps.
+        max_steps: stop after this many steps.
 
     Returns:
         The stream's metrics of every episode, and whether it ended.
@@ -312,17 +314,17 @@ def play_to_end(
 def compile_player(
     agent: Agent, stream: AutoReset, keep: Sequence[str], how: PlayConfig, batch: int | None = None
 ) -> Callable[[PRNGKeyArray], list[Played]]:
-    """What plays episodes, by a key, and keeps of each step what is asked for.
+    """Compiles a function that plays episodes from a key, and keeps the named values of each step.
 
     Args:
         keep: names: "observation", "reward", "state" (the environment's, before the action), and
-            what `Choice.named` has.
-        how: whether greedy, and how long at most.
+            those of `Choice.named`.
+        how: whether to act greedily, and the most steps.
         batch: episodes side by side; None for one whose environment takes the keys of a batch.
     """
     arrays, static = eqx.partition(agent, eqx.is_array)
     held = 1 if how.greedy else min(agent.distribution.noise_steps, how.max_steps)
-    piece = -(-PIECE // held) * held  # so that no noise is held across two of them
+    piece = -(-PIECE // held) * held  # so that no noise is held across two pieces
 
     def begin(arrays: Any, key: PRNGKeyArray) -> tuple[Playing, dict[str, Array]]:
         actor = init_actor(eqx.combine(arrays, static), stream, batch or 1, key)
@@ -378,7 +380,7 @@ def _played(
     metrics: dict[str, np.ndarray],
     index: int,
 ) -> Played:
-    """The first episode of one environment; all arrays but the last two have time first."""
+    """The first episode of one environment; all arrays except the last two have time first."""
     ends = np.flatnonzero(ended[:, index])
     length = int(ends[0]) + 1 if len(ends) else len(ended)
     return Played(

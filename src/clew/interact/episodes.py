@@ -1,4 +1,4 @@
-"""Whole episodes: as they were played, for inspection (`Episodes`), for a film (`Recording`)."""
+"""Whole episodes: as played (`Played`), for inspection (`Episodes`), for films (`Recording`)."""
 
 import itertools
 import math
@@ -17,15 +17,15 @@ from clew.interact.policy import PolicyAdapter
 
 
 class EpisodeTooLong(UserError):
-    """An episode did not end within the steps that it may take."""
+    """An episode did not end within the allowed number of steps."""
 
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
 CUT = "cut"
-"""How an episode ends that is left before its end."""
+"""The ending of an episode that was left before its end."""
 INSPECTED = ("observation", "action")
-"""What `Episodes` keep of each step."""
+"""Values of each step that `Episodes` keep."""
 FILMED = {
     "observation": "observations",
     "action": "actions",
@@ -34,62 +34,62 @@ FILMED = {
     "probabilities": "probabilities",
     "action_values": "action_values",
 }
-"""What a `Recording` keeps of each step, and under which name."""
+"""Values of each step that a `Recording` keeps, with their names there."""
 
 
 class Played(NamedTuple):
-    """An episode of T steps as it was played, with what was to be kept of each step."""
+    """An episode of T steps as it was played, with the kept values of each step."""
 
     steps: dict[str, Any]
-    """Name of what is kept to its values, with time as the first axis of every leaf."""
+    """Name to kept values, with time as the first axis of every leaf."""
     length: int
-    """Its steps, T."""
+    """Number of steps, T."""
     ended: str
-    """terminated, truncated, or `CUT` where it took too long."""
+    """terminated, truncated, or `CUT` if it took too long."""
     metrics: dict[str, Any]
-    """The task's numbers about it; empty if it was cut."""
+    """The task's metrics of the episode; empty if it was cut."""
     labels: dict[str, Any] = {}
-    """What was to be remembered, if the task says so."""
+    """The things to be remembered, if the task has labels."""
 
 
 class Episodes(NamedTuple):
-    """Whole episodes as an agent saw and played them, filled up with zeros at their ends.
+    """Whole episodes as an agent saw and played them, padded with zeros at their ends.
 
-    Nothing here depends on where they come from: whoever has an environment of another kind fills
-    in these arrays in a loop.
+    Nothing here depends on the source of the episodes: for an environment of another kind, fill in
+    these arrays in a loop.
     """
 
     observations: Float[np.ndarray, "episodes time n"]
-    """All numbers of an observation in one axis, see `in_one_axis`."""
+    """All numbers of an observation on one axis, see `in_one_axis`."""
     actions: Shaped[np.ndarray, "episodes time *action"]
-    """As the policy's distribution keeps them."""
+    """In the form that the policy's distribution keeps."""
     lengths: Int[np.ndarray, " episodes"]
-    """Observations of each episode that an action followed, at least 1."""
+    """Number of observations of each episode that an action followed, at least 1."""
     labels: dict[str, Int[np.ndarray, " episodes"]]
-    """What was to be remembered, by name; empty if the task does not say."""
+    """The things to be remembered, by name; empty if the task has no labels."""
     metrics: dict[str, Float[np.ndarray, " episodes"]]
-    """The task's numbers about each episode, such as "success"."""
+    """The task's metrics of each episode, such as "success"."""
     left_out: int
-    """Episodes that did not end in time and are not here."""
+    """Number of episodes that did not end in time and are not included."""
     entries: tuple[str, ...] = ()
-    """What each of the n numbers is of, where an observation is a dict: "cue", "map[3]"."""
+    """Names of the n numbers, if an observation is a dict: "cue", "map[3]"."""
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """The number of episodes."""
         return len(self.lengths)
 
     @property
     def longest(self) -> int:
-        """Steps of the longest."""
+        """Steps of the longest episode."""
         return int(self.lengths.max())
 
     def first(self, count: int) -> "Episodes":
-        """The first `count` of them."""
+        """The first `count` episodes."""
         return self.pick(np.arange(min(count, self.number)))
 
     def pick(self, index: Int[np.ndarray, " some"]) -> "Episodes":
-        """Those with these numbers, filled up to the longest of them."""
+        """The episodes with these indices, padded to the longest of them."""
         longest = int(self.lengths[index].max()) if len(index) else 0
         return Episodes(
             self.observations[index, :longest],
@@ -103,42 +103,41 @@ class Episodes(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """An episode of T steps. Nothing here depends on where it comes from.
+    """An episode of T steps. Nothing here depends on its source.
 
-    Whoever has an environment that is not written in JAX fills in these arrays in a loop and hands
-    the frames that the environment rendered as `pictures`.
+    For an environment that is not written in JAX, fill in these arrays in a loop, and pass the
+    frames that the environment rendered as `pictures`.
     """
 
     observations: Any
-    """[T, ...] what the agent saw before each action, or a dict of such arrays."""
+    """[T, ...] observations of the agent before each action, or a dict of such arrays."""
     actions: np.ndarray
-    """[T] the actions taken, counted from 0 where they have probabilities; else as the environment
+    """[T] the actions taken, counted from 0 if they have probabilities; else as the environment
     takes them, [T, k] if each is k numbers."""
     rewards: Float[np.ndarray, " time"]
-    """Of each action, as the agent learned from it."""
+    """Reward of each action, as used for learning."""
     values: Float[np.ndarray, " time"]
     """The agent's value of each observation."""
     probabilities: Float[np.ndarray, "time actions"] | None
-    """Of each action at each step; None where actions are no choices."""
+    """Probability of each action at each step; None unless actions are discrete."""
     ended: str = "terminated"
-    """How the episode ended: terminated, truncated, or cut where recording stopped before its
-    end."""
+    """How the episode ended: terminated, truncated, or cut if recording stopped before its end."""
     pictures: Sequence[Picture] | None = None
-    """Of each step, before its action; any size. None where there are none."""
+    """The picture of each step before its action, of any size; None if there are none."""
     texts: Sequence[str] | None = None
     """The same as lines of text."""
     action_names: Sequence[str] = ()
-    """What the actions are called, or the numbers of an action; empty if they have no names."""
+    """Names of the actions, or of the numbers of an action; empty if they have no names."""
     metrics: dict[str, float] = {}
-    """The task's numbers about the episode, such as "success"."""
+    """The task's metrics of the episode, such as "success"."""
     own_rewards: Float[np.ndarray, " time"] | None = None
-    """The task's own reward of each action; None if the agent learned from just that."""
+    """The task's own reward of each action; None if the agent learned from exactly that."""
     action_values: Float[np.ndarray, "time actions"] | None = None
-    """Of each action at each step; None for an agent that learned a policy."""
+    """Value of each action at each step; None for an agent that learned a policy."""
 
     @property
     def length(self) -> int:
-        """Its steps, T."""
+        """Number of steps, T."""
         return len(self.actions)
 
     @property
@@ -147,7 +146,7 @@ class Recording(NamedTuple):
         return self.rewards if self.own_rewards is None else self.own_rewards
 
     def returns(self, gamma: float) -> Float[np.ndarray, " time"]:
-        """What came after each observation, r_t + gamma r_{t+1} + ..., to the recording's end."""
+        """The return after each observation, r_t + gamma r_{t+1} + ..., to the recording's end."""
         found, total = np.zeros(self.length), 0.0
         for t in reversed(range(self.length)):
             found[t] = total = float(self.rewards[t]) + gamma * total
@@ -155,7 +154,7 @@ class Recording(NamedTuple):
 
 
 class Rendered(Sequence):
-    """What a task renders of each step, made when it is asked for.
+    """The pictures or texts that a task renders, each made on access.
 
     A thousand pictures at once would take half a gigabyte.
 
@@ -179,17 +178,17 @@ class Rendered(Sequence):
 
 
 def ending(ended: Any, discount: Any) -> str:
-    """How an episode ended, of which this is the last step."""
+    """How an episode ended, from its last step."""
     if not ended:
         return CUT
     return "truncated" if discount else "terminated"
 
 
 def episodes_of(played: Sequence[Played], max_steps: int) -> Episodes:
-    """Those of the episodes that ended in time, of which `INSPECTED` was kept.
+    """The episodes that ended in time, as `Episodes`; each must have kept `INSPECTED`.
 
     Raises:
-        UserError: if none did.
+        UserError: if none ended in time.
     """
     whole = [episode for episode in played if episode.ended != CUT]
     if not whole:
@@ -221,7 +220,7 @@ def episodes_of(played: Sequence[Played], max_steps: int) -> Episodes:
 
 
 def _entries(observation: Any) -> tuple[str, ...]:
-    """The names of the numbers of `in_one_axis`, of observations [episodes, time, ...]."""
+    """Names of the numbers of `in_one_axis`, for observations [episodes, time, ...]."""
     if not isinstance(observation, dict):
         return ()
     sizes = {name: math.prod(x.shape[2:]) for name, x in parts_by_name(observation).items()}
@@ -230,7 +229,7 @@ def _entries(observation: Any) -> tuple[str, ...]:
 
 
 def parts_by_name(observation: Any) -> dict[str, Any]:
-    """The arrays of an observation, called as in a Gymnasium environment's; "" if it is one."""
+    """The arrays of an observation, by their names in Gymnasium; "" for a single array."""
     parts = jax.tree_util.tree_leaves_with_path(observation)
     return {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in parts}
 
@@ -248,9 +247,9 @@ def recording_of(
     action_names: Sequence[str] = (),
     **shown: Any,
 ) -> Recording:
-    """The recording of an episode of which `FILMED` was kept, with pictures and what else there is.
+    """The recording of an episode that has kept `FILMED`, with pictures and more, if there are any.
 
-    Actions are called as the task does, or as the environment counts them.
+    Actions have the task's names, or the environment's numbers.
     """
     fields = {field: played.steps[name] for name, field in FILMED.items()}
     if fields["probabilities"] is None:
@@ -265,16 +264,16 @@ def recording_of(
 
 
 def in_one_axis(observation: Any, lead: int) -> Float[np.ndarray, "*lead n"]:
-    """All numbers of observations with this many leading axes, as float32 in one last axis."""
+    """All numbers of observations with `lead` leading axes, as float32 on one last axis."""
     leaves = [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(observation)]
     flat = [leaf.reshape(*leaf.shape[:lead], -1) for leaf in leaves]
     return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)
 
 
 class FlattenedEncoder(eqx.Module):
-    """An encoder that takes all numbers of an observation in one axis, in the order of its leaves.
+    """An encoder that takes all numbers of an observation on one axis, in the order of its leaves.
 
-    Encoders make of numbers what they need: a byte or a choice may come as a float of that value.
+    Encoders convert numbers themselves: a byte or a discrete value may come as a float.
     """
 
     encoder: Callable[[Any], Array]
@@ -282,7 +281,7 @@ class FlattenedEncoder(eqx.Module):
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead out"]:
-        """What the encoder makes of the observation."""
+        """Encodes the observation."""
         ends = itertools.accumulate(math.prod(shape) for shape in self.shapes)
         parts = jnp.split(x, list(ends)[:-1], axis=-1)
         pairs = zip(parts, self.shapes, strict=True)
@@ -291,10 +290,10 @@ class FlattenedEncoder(eqx.Module):
 
 
 def reads_one_axis(agent: Agent, observation: Any) -> Agent:
-    """The agent with observations in one axis, and without its action mask.
+    """The agent with observations on one axis, and without its action mask.
 
-    Its logits are those of all actions, of which a mask would allow some. Of the observation only
-    the shapes count.
+    Its logits are those of all actions, also of those that a mask would forbid. Only the shapes of
+    the observation are used.
     """
     leaves, structure = jax.tree.flatten(observation)
     shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)

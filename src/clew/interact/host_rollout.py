@@ -22,36 +22,36 @@ from clew.memory.base import State
 
 Leaves = PyTree[np.ndarray]
 KEPT = ("action", "log_prob", "value")
-"""What a rollout keeps of the choices."""
+"""Values of the choices that a rollout keeps."""
 
 
 class HostState(NamedTuple):
-    """What of acting can be kept; the environments themselves cannot."""
+    """The part of acting's state that can be saved; the environments themselves cannot."""
 
     memory: State
-    """Before what the environments show next, each leaf [B, ...]."""
+    """The state before the next observation, each leaf [B, ...]."""
     statistics: PyTree[UInt32[Array, "..."]]
-    """What the wrappers have learned, `packed`."""
+    """The wrappers' statistics, `packed`."""
 
 
 class HostRollout(NamedTuple):
-    """What came of a rollout."""
+    """The result of a rollout."""
 
     experience: Trajectory
-    """Of B environments, as the host gathered it: NumPy arrays, with several seeds as first axis
-    of every leaf. `state0` is empty, see `states`. Where a step truncated an episode and opened
-    the next one at once, the reward has the discounted value of the final observation in it, and
-    the discount is 0."""
+    """The trajectory of B environments, as the host gathered it: NumPy arrays; several seeds are
+    the first axis of every leaf. `state0` is empty, see `states`. If a step truncated an episode
+    and opened the next one at once, the reward includes the discounted value of the final
+    observation, and the discount is 0."""
     states: tuple[State, ...]
-    """The memory before each sequence of the rollout."""
+    """The memory's state before each sequence of the rollout."""
     memory: State
-    """Before the observation after the last step."""
+    """The state before the observation after the last step."""
     sums: dict[str, np.ndarray]
-    """Over the episodes that ended in it: "episodes" and the stream's metrics."""
+    """Sums over the episodes that ended in it: "episodes" and the stream's metrics."""
 
 
 class RolloutStopped(Exception):
-    """The run is to end before a rollout is whole; what was gathered of it is lost."""
+    """The run is to end before a rollout is complete; the part so far is lost."""
 
 
 class HostActor:
@@ -62,8 +62,8 @@ class HostActor:
         compile_seeds: compiles a function of one seed for all of them, see
             `clew.run.sharding.Sharding.compile`.
         timeout: seconds after which an environment in a worker process counts as hung.
-        environments: their numbers among those of the run.
-        stopped: whether the run is to end; asked before every step.
+        environments: their indices among those of the run.
+        stopped: whether the run is to end; called before every step.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class HostActor:
         self._stopped = stopped
         self._static, self._seeds, self._timeout = static, seeds, timeout
         self._length, self._gamma = learner.config.rollout_length, np.float32(learner.config.gamma)
-        # Before each sequence the memory's state is kept for the learner.
+        # The memory's state before each sequence is kept for the learner.
         self._sequence = learner.gathering.sequence_length or self._length
-        # A memory that has read its observation is used up: a window is written to in place.
+        # A state is donated when its observation is read, so that a window is updated in place.
         self._choose = compile_seeds(
             partial(_choose, static, learner.gathering.behaviour, np.array(environments, np.int32)),
             (0, 0, 0, 0, 0, None, None),
@@ -103,17 +103,17 @@ class HostActor:
 
         Args:
             streams: one for every seed.
-            steps: what each shows.
+            steps: the latest step of each stream.
             params: the agent's arrays.
-            memory: before what the streams show; it is used up.
+            memory: the state before these steps' observations; it is donated.
             key: of the actions, one for every seed.
             first_step: how often each environment was stepped before, in the whole run.
 
         Returns:
-            What came of it, and what the streams show now.
+            The rollout, and the latest step of each stream.
 
         Raises:
-            EnvironmentFault: an environment failed; what was gathered is lost.
+            EnvironmentFault: an environment failed; the rollout so far is lost.
             RolloutStopped: the run is to end.
         """
         seen, rows, states = [_seen(steps)], [], []
@@ -144,11 +144,11 @@ class HostActor:
     def _outcomes(
         self, steps: Sequence[GymnasiumStep], params: PyTree[Array], memory: State
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Rewards and discounts, which episodes ended, and their metrics."""
+        """Rewards and discounts, which episodes ended, and the metrics of these."""
         rows = [(s.reward, s.discount, s.ended, s.metrics) for s in steps]
         reward, discount, ended, metrics = of_seeds(rows)
         if any(s.final is not None for s in steps):
-            # The next episode has been opened already: only the reward can tell what would follow.
+            # The next episode is already open, so only the reward can carry the final value.
             never = np.zeros_like(steps[0].start)
             finals = [s.final or (never, s.observation) for s in steps]
             cut, observation = of_seeds(finals)
@@ -158,7 +158,7 @@ class HostActor:
         return reward, discount, ended, metrics
 
     def _stacked(self, rows: Sequence[Leaves]) -> Leaves:
-        """One tree of all times: [T, ...], or [seeds, T, ...]."""
+        """One tree of all time steps: [T, ...], or [seeds, T, ...]."""
         axis = 0 if self._seeds == 1 else 1
         return jax.tree.map(lambda *leaves: np.stack(leaves, axis), *rows)
 
@@ -191,7 +191,7 @@ def _choose(
 def _bootstrap_value(
     static: Agent, params: PyTree[Array], memory: State, observation: Observation
 ) -> Array:
-    """The value of observations that continue the episodes; the memory does not keep them."""
+    """The value of final observations; the memory's state is not changed by them."""
     agent = eqx.combine(params, static)
     never = jnp.zeros(jax.tree.leaves(observation)[0].shape[0], bool)
     return step_all(agent, memory, observation, never)[1].value
@@ -204,8 +204,8 @@ def rollout_template(
     num_envs: int,
     learner: Learner,
 ) -> HostRollout:
-    """Shapes and types of a rollout of one seed; nothing is computed, and the agent's arrays may be
-    shapes."""
+    """Shapes and types of a rollout of one seed; nothing is computed, and the agent may have shapes
+    in place of its arrays."""
     length = learner.config.rollout_length
     sequences = length // (learner.gathering.sequence_length or length)
     observation = _observations(observation_space, (length + 1, num_envs))
@@ -236,7 +236,7 @@ def _observations(space: Any, before: tuple[int, ...]) -> PyTree:
 
 
 def packed(statistics: PyTree[np.ndarray]) -> PyTree[UInt32[Array, "..."]]:
-    """Arrays of float64, which JAX would round, as pairs of 32 bits on a new last axis."""
+    """Packs arrays of float64, which JAX would round, as pairs of uint32 on a new last axis."""
 
     def pack(array: np.ndarray) -> Array:
         whole = np.asarray(array, np.float64)
@@ -246,7 +246,7 @@ def packed(statistics: PyTree[np.ndarray]) -> PyTree[UInt32[Array, "..."]]:
 
 
 def unpacked(statistics: PyTree[UInt32[Array, "..."]]) -> PyTree[np.ndarray]:
-    """What `packed` was given."""
+    """The inverse of `packed`."""
 
     def unpack(array: Array) -> np.ndarray:
         bits = np.asarray(array)
@@ -256,12 +256,12 @@ def unpacked(statistics: PyTree[UInt32[Array, "..."]]) -> PyTree[np.ndarray]:
 
 
 def of_seeds(trees: Sequence[Any]) -> Any:
-    """One tree of all seeds: theirs as first axis, unless there is only one."""
+    """One tree of all seeds, which are the first axis unless there is only one."""
     if len(trees) == 1:
         return trees[0]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
 def environment_seed(*entropy: int) -> int:
-    """The seed of a stream of environments, from whole numbers that tell it from all others."""
+    """The seed of a stream of environments, from whole numbers that identify the stream."""
     return int(np.random.SeedSequence(entropy).generate_state(1)[0])

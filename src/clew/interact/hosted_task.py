@@ -57,14 +57,14 @@ from clew.interact.task import Evaluator, HostConfig, OnEnded, PlayConfig, Task,
 Result = TypeVar("Result")
 
 BATCH = 16
-"""Environments that are played side by side."""
+"""Number of environments to play side by side."""
 LARGEST = 4 * 2**30
-"""Bytes of observations that are held at most."""
+"""Most bytes of observations to hold."""
 
 
 NEW = (0, 0, 1)
-"""At the end of a seed's numbers: environments that no training has. A training's are four at most,
-and zeros at the end do not count."""
+"""Suffix of a seed's numbers for environments that no training uses. A training has at most four
+numbers, and trailing zeros do not count."""
 
 
 class HostedTask(Task):
@@ -73,10 +73,10 @@ class HostedTask(Task):
     Args:
         environment: without wrappers.
         wrappers: between the environment and the agent.
-        host: how those are stepped that are played in; by default in this process.
+        host: how to step the environments that episodes are played in; by default in this process.
 
     Raises:
-        UserError: impossible wrappers, or wrappers that do not fit the environment.
+        UserError: for impossible wrappers, or wrappers that do not fit the environment.
     """
 
     acts_on_device = False
@@ -124,23 +124,23 @@ class HostedTask(Task):
         return hosted(self)
 
     def init_actor(self, agent: Agent, num_envs: int, key: PRNGKeyArray) -> HostState:
-        """Empty memories, and wrappers that have seen nothing; no environment is opened."""
+        """Empty memories and initial wrapper statistics; no environment is opened."""
         return HostState(empty_memories(agent, num_envs), packed(self.statistics()))
 
     def actor_layout(self, environments: Any, whole: Any) -> Any:
-        """Memories have an axis of environments, statistics have none."""
+        """Memory states have an axis of environments, statistics do not."""
         return HostState(environments, whole)
 
     def host_rollout_template(self, agent: Agent, num_envs: int, learner: Learner) -> HostRollout:
-        """Shapes and types of what some of its environments give; nothing is computed."""
+        """Shapes and types of a rollout in `num_envs` environments; nothing is computed."""
         space, names = self.observation_space, self.metric_names
         return rollout_template(agent, space, names, num_envs, learner)
 
     def require_finite(self, actor: HostState, returns: Any) -> None:
-        """All are: a stream refuses others at once."""
+        """Checks nothing, since a stream refuses such numbers at once."""
 
     def rollout_template(self, agent: Agent, actor: HostState, learner: Learner) -> Rollout:
-        """As the host cuts it."""
+        """In the form of a rollout on the host."""
         template = self.host_rollout_template(agent, learner.config.num_envs, learner)
         return jax.eval_shape(Rollout.cut, *template[:3])
 
@@ -151,14 +151,14 @@ class HostedTask(Task):
     def evaluator(
         self, static: Agent, *, greedy: bool, max_steps: int, on_ended: OnEnded = unheard
     ) -> Evaluator:
-        """Environments side by side each play the same number of episodes to their ends, so that
-        short ones do not count more than long ones."""
+        """Environments side by side each play the same number of complete episodes, so that short
+        ones do not count more than long ones."""
         choose = compile_act(static, greedy=greedy)
 
         def evaluate(
             params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
         ) -> dict[str, np.ndarray]:
-            # More than two numbers are hashed to one, so that published results stay what they are.
+            # More than two numbers are hashed to one, so that published results stay the same.
             if len(entropy) == 2:
                 (seed, index), streams = entropy, environment_seed(*entropy, *NEW)
             else:
@@ -180,8 +180,8 @@ class HostedTask(Task):
         return evaluate
 
     def episodes(self, agent: Agent, how: PlayConfig, statistics: Any = None) -> Episodes:
-        """Environments side by side, as in `evaluator`; they do not say what was to be remembered,
-        so there are no labels."""
+        """Plays environments side by side, as in `evaluator`. They have no labels for what was to
+        be remembered."""
         how.validate()
         count = min(BATCH, how.episodes)
         with self._to_play(count, environment_seed(how.seed, 0, *NEW)) as stream:
@@ -193,7 +193,7 @@ class HostedTask(Task):
     def recordings(
         self, agent: Agent, how: PlayConfig, statistics: Any = None
     ) -> Iterator[Recording]:
-        """Pictures are what the environment renders as "rgb_array", if it does."""
+        """Plays episodes, with the pictures that environments render as "rgb_array", if any."""
         how.validate()
         stream, env = self._open_rendered(how.seed)
         with stream:
@@ -215,8 +215,8 @@ class HostedTask(Task):
                     now = stream.reset()
 
     def _to_play(self, count: int, seed: int) -> GymnasiumStream:
-        """Environments whose wrappers learn and film nothing, in as many processes as share them
-        equally."""
+        """Environments with fixed wrapper statistics and no films, divided equally between
+        processes."""
         processes = self.host.processes and math.gcd(count, self.host.processes)
         wrappers = dataclasses.replace(self.wrappers, video_every=0)
         return self.environment.open(
@@ -232,7 +232,7 @@ class HostedTask(Task):
         if takes_render_mode(self.name):
             options.setdefault("render_mode", "rgb_array")
         env = dataclasses.replace(environment, options=options).builder(wrappers)()
-        # Wrappers of a single environment are applied already.
+        # Wrappers of single environments are already applied.
         others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
         stream = GymnasiumStream(
             SyncVectorEnv([lambda: env]), name=self.name, wrappers=others, seed=seed, frozen=True
@@ -273,13 +273,13 @@ class HostedTask(Task):
 
 
 class HostPlayer:
-    """Plays episodes in environments side by side, and keeps of each step what is asked for.
+    """Plays episodes in environments side by side, and keeps the named values of each step.
 
     Args:
-        stream: the environments; they are another's to close.
-        choose: of `compile_act`, with the agent's arrays.
-        keep: names: "observation", "reward", "own_reward" (the environment's), and what `choose`
-            returns of the choices.
+        stream: the environments; the caller closes them.
+        choose: from `compile_act`, with the agent's arrays.
+        keep: names: "observation", "reward", "own_reward" (the environment's), and those that
+            `choose` returns.
         timeout: seconds after which an environment in a worker process counts as hung.
         on_ended: called after a step that ends episodes.
     """
@@ -299,7 +299,7 @@ class HostPlayer:
     def steps(
         self, now: GymnasiumStep, key: PRNGKeyArray
     ) -> Iterator[tuple[GymnasiumStep, dict[str, Any]]]:
-        """Acts without end from an empty memory: what each step leads to and what is kept of it."""
+        """Acts without end from an empty memory; yields each next step and the kept values."""
         memory = empty_memories(self._agent, self._stream.num_envs)
         for time in itertools.count():
             seen = now.observation
@@ -313,15 +313,15 @@ class HostPlayer:
     def play(
         self, key: PRNGKeyArray, each: int, *, longest: float = math.inf, may_take: float = math.inf
     ) -> list[Played]:
-        """Plays `each` episodes of every environment. Those that began first come first.
+        """Plays `each` episodes of every environment, sorted by when they began.
 
         Args:
-            longest: an episode that takes more steps is cut there: it is left, by resetting all
-                environments, where nothing else is played.
-            may_take: steps that an episode may take.
+            longest: an episode that takes more steps is cut there; once nothing else is being
+                played, it is left by resetting all environments.
+            may_take: the most steps of an episode.
 
         Raises:
-            UserError: one has taken more; or what is kept takes more memory than `LARGEST`.
+            UserError: if an episode takes more steps, or the kept values exceed `LARGEST`.
         """
         stream = self._stream
         found: list[list[Played]] = [[] for _ in range(stream.num_envs)]
@@ -341,10 +341,10 @@ class HostPlayer:
         longest: float,
         may_take: float,
     ) -> list[list[dict[str, Any]]]:
-        """Adds episodes, until `each` are there or what is left are longer ones than `longest`.
+        """Adds episodes until `each` are complete or all others are longer than `longest`.
 
         Returns:
-            The steps of those, for every environment.
+            The steps of these others, for every environment.
         """
         stream = self._stream
         seen = (one.steps.get("observation") for own in found for one in own)
@@ -361,7 +361,7 @@ class HostPlayer:
                 held += size if kept else 0
             if held > LARGEST:
                 raise UserError(
-                    f"what was seen of {stream.name} takes more than {LARGEST / 2**30:.0f} GiB; "
+                    f"the observations of {stream.name} take more than {LARGEST / 2**30:.0f} GiB; "
                     "take fewer episodes, or a lower max_steps"
                 )
             ended = np.flatnonzero(playing & now.ended).tolist()
@@ -392,7 +392,7 @@ def _player(
     keep: Sequence[str],
     timeout: float | None = None,
 ) -> HostPlayer:
-    """The player of one agent, in environments whose wrappers know what they have learned."""
+    """The player of one agent, in environments with the wrappers' statistics of training."""
     if statistics is not None:
         stream.restore(statistics)
     params, static = eqx.partition(agent, eqx.is_array)
@@ -403,7 +403,7 @@ def _player(
 def _played(
     rows: list[dict[str, Any]], then: GymnasiumStep, index: int, longest: float = math.inf
 ) -> Played:
-    """The episode of one environment, and what its last step led to."""
+    """The episode of one environment, from its rows and the step after them."""
     if len(rows) > longest:
         return Played({}, len(rows), CUT, {})
     steps = jax.tree.map(lambda *leaves: np.stack([leaf[index] for leaf in leaves]), *rows)
@@ -427,21 +427,21 @@ def _filmed(
 
 
 def _renders(env: gymnasium.Env) -> bool:
-    """Whether it gives pictures; a package that drawing needs may be missing."""
+    """Whether it renders pictures; a package needed for drawing may be missing."""
     if env.render_mode != "rgb_array":
         if "rgb_array" in env.metadata.get("render_modes", ()):
-            what = 'it draws with render_mode="rgb_array", which what makes it does not pass on'
+            what = 'it draws with render_mode="rgb_array", but its factory does not pass that on'
             warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
         return False
     try:
         env.reset()
         picture: Any = env.render()
     except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
-        what = str(error) or "it has no render"
+        what = str(error) or "it has no render method"
         warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
         return False
     if np.ndim(picture) != 3:
-        what = f"its render gives {one_line(picture)}, expected an array [height, width, 3]"
+        what = f"its render returns {one_line(picture)}, expected an array [height, width, 3]"
         warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
         return False
     return True

@@ -1,4 +1,4 @@
-"""A trained agent as a plain object that keeps its memory's state: what is shipped."""
+"""A trained agent as a plain object that keeps its memory's state, for deployment."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,101 +23,101 @@ from clew.errors import UserError, one_line, require_at_least
 
 
 class PolicyAdapter(NamedTuple):
-    """What stands between an environment and its agent."""
+    """The conversions between an environment and its agent."""
 
     observations: ObservationAdapter
     """From the environment's observations to those that the wrappers take."""
     actions: ActionAdapter | None
-    """From the agent's actions to the environment's; None where they are the same."""
+    """From the agent's actions to the environment's; None if they are the same."""
     action_space: spaces.Space
-    """What the agent chooses from."""
+    """The agent's actions."""
     own_action_space: spaces.Space
-    """What the environment takes."""
+    """The environment's actions."""
     wrappers: WrapperConfig
     statistics: dict[str, Any]
-    """What the wrappers learned in training, see `VectorWrappers.state`."""
+    """The wrappers' statistics from training, see `VectorWrappers.state`."""
 
     @property
     def masks(self) -> ActionMasks | None:
-        """Where the action mask is; None for nowhere."""
+        """The place of the action mask; None if there is none."""
         return ActionMasks.of(self.wrappers, self.action_space)
 
     @property
     def unmasked(self) -> spaces.Space:
-        """What is observed beside the action mask, before the wrappers."""
+        """The observations without the action mask, before the wrappers."""
         masks = self.masks
         return self.observations.space if masks is None else masks.rest(self.observations.space)
 
     @property
     def first_action(self) -> np.ndarray | int:
-        """What the agent calls the first of its discrete actions, or of each of several."""
+        """The number of the agent's first discrete action, or of the first of each of several."""
         space = self.action_space
         choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
         return np.asarray(space.start) if choices else 0
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """What the environment calls each action of a Discrete that is not counted from 0."""
+        """The environment's names for the actions of a Discrete that does not start at 0."""
         space = self.own_action_space
         if not isinstance(space, spaces.Discrete) or space.start == 0:
             return ()
         return tuple(str(space.start + action) for action in range(int(space.n)))
 
     def taken(self, distribution: Distribution, kept: np.ndarray) -> np.ndarray:
-        """Actions [T, ...] as the environment takes them, of those that a distribution keeps."""
+        """Actions [T, ...] as the environment takes them, from those that a distribution keeps."""
         actions = np.asarray(distribution.decode(kept))
         return actions if self.actions is None else self.actions(actions)
 
 
 class Moment(NamedTuple):
-    """An observation before an action as the environment gives it, and what led to it."""
+    """An observation before an action as the environment gives it, with the preceding reward."""
 
     observation: Any
     start: bool
     """Whether it opens an episode."""
     reward: float | None
-    """What the action before it earned; None at a start."""
+    """Reward of the previous action; None at a start."""
     ended: bool = False
-    """Whether the action before it ended an episode of a trial."""
+    """Whether the previous action ended an episode of a trial."""
     action_mask: Any = None
-    """What is allowed, where the environment says it beside its observation; else None."""
+    """The allowed actions, if the environment gives them beside its observation; else None."""
 
     def given_to(self, policy: Callable[..., Any]) -> Any:
-        """The action of a policy."""
+        """The action of a policy for it."""
         how: dict[str, Any] = {"ended": True} if self.ended else {}
         how |= {} if self.action_mask is None else {"action_mask": self.action_mask}
         return policy(self.observation, start=self.start, reward=self.reward, **how)
 
 
 class PolicyState(NamedTuple):
-    """Where a policy stands between two calls; NumPy arrays.
+    """The state of a policy between two calls, as NumPy arrays.
 
-    Those of a policy for N environments have these as first axis.
+    A policy for N environments has these as first axis.
     """
 
     memory: PyTree[np.ndarray]
-    """What the agent remembers, as `Agent.init_state` has it."""
+    """The memory's state, in the form of `Agent.init_state`."""
     action: np.ndarray
-    """The last action, as the agent's distribution keeps it; zeros before the first."""
+    """The last action, in the form that the distribution keeps; zeros before the first."""
     fresh: np.ndarray
-    """Whether the next observation opens an episode even if nobody says so."""
+    """Whether the next observation opens an episode even without `start`."""
     time: np.ndarray
-    """Steps since the episode began, which say when noise that is kept is drawn anew."""
+    """Steps since the episode began, which determine when held noise is drawn anew."""
     key: np.ndarray
-    """The data of the random key that later noise comes from."""
+    """The data of the random key for later noise."""
     noise: np.ndarray
-    """The data of the key that the last action was sampled with."""
+    """The data of the key with which the last action was sampled."""
 
 
 class TrainedWrappers:
-    """The wrappers that stood between environment and agent in training, as functions.
+    """The wrappers between environment and agent in training, as functions.
 
-    Their statistics are those of the checkpoint and stay as they are.
+    Their statistics are those of the checkpoint and stay fixed.
 
     Args:
         adapter: of the task.
-        read: the array [B, ...] of each leaf of an observation, or a `UserError` for one that the
-            task does not give.
+        read: gives the array [B, ...] of each leaf of an observation, or raises a `UserError` for
+            one that is not of the task.
         num_envs: environments side by side, B; None for a single one, whose observations and masks
             have no axis for it.
     """
@@ -144,18 +144,18 @@ class TrainedWrappers:
         ended: np.ndarray | None = None,
         action_mask: Any = None,
     ) -> PyTree[np.ndarray]:
-        """What the agent sees [B, ...] of an observation, and of its previous action and reward.
+        """The agent's input [B, ...], from an observation and the previous action and reward.
 
         Args:
             observation: as the environment gives it.
-            actions: the agent's [B, ...], that led here; they do not count at a start.
+            actions: the agent's previous actions [B, ...]; ignored at a start.
             starts: [B], which observations open an episode.
-            rewards: [B], what the actions earned; None where it is not known.
+            rewards: [B], rewards of these actions; None if unknown.
             ended: [B], which actions ended an episode of a trial; None for none of them.
-            action_mask: what is allowed, where that is said beside the observation.
+            action_mask: the allowed actions, if they are given beside the observation.
 
         Raises:
-            UserError: if the observation is none of its space, the reward or the action mask is
+            UserError: if the observation is not in its space, the reward or the action mask is
                 missing, or the mask allows nothing.
         """
         read = self._read(observation)
@@ -178,7 +178,7 @@ class TrainedWrappers:
         return seen if mask is None else join_mask(seen, mask != 0)
 
     def _split(self, raw: Any, action_mask: Any) -> tuple[Any, np.ndarray | None]:
-        """What is observed beside the action masks, and these [B, n], if there are any."""
+        """The observation without the action masks, and the masks [B, n], if there are any."""
         if self._masks is None:
             return raw, None
         if not self._masks.in_info:
@@ -197,7 +197,7 @@ class TrainedWrappers:
         return raw, mask
 
     def _rows(self, action_mask: Any, size: int) -> np.ndarray:
-        """The masks [B, n] as `info` has them."""
+        """The masks [B, n] in the form of `info`."""
         rows = [action_mask] if self._num_envs is None else action_mask
         if np.ndim(rows) == 0 or len(rows) != (self._num_envs or 1):
             raise UserError(
@@ -215,7 +215,7 @@ class TrainedWrappers:
 
 
 class Policy:
-    """Chooses actions one observation at a time and remembers what it saw.
+    """Chooses actions one observation at a time, and keeps its memory's state between calls.
 
         policy = clew.load_policy("runs/cartpole")
         observation, _ = env.reset()
@@ -223,26 +223,25 @@ class Policy:
         observation, reward, *_ = env.step(action)
         action = policy(observation, reward=reward)    # every other one
 
-    A policy from `load_policy` reads observations as the environment gives them: between
-    environment and agent stands what stood there in training (entries that are kept, normalised
-    observations, the previous action, the previous reward with its scale). What changes the
-    environment itself is not in it: `frame_skip` (repeat the action, sum the rewards),
-    `time_limit`, `noise` and `flicker`. `Policy(agent)` reads observations as the agent's encoder
-    does.
+    A policy from `load_policy` takes observations as the environment gives them and applies the
+    wrappers of training (kept entries, normalised observations, the previous action, the scaled
+    previous reward). Wrappers that change the environment itself are not included: `frame_skip`
+    (repeat the action, sum the rewards), `time_limit`, `noise` and `flicker`. `Policy(agent)` takes
+    observations in the form of the agent's encoder.
 
-    A policy that was trained on trials (`trial_episodes`) is told where a trial begins and, within
-    it, where an episode has ended: `policy(observation, reward=reward, ended=True)` for the first
-    observation of the next one.
+    A policy that was trained on trials (`trial_episodes`) needs `start` where a trial begins and
+    `ended` where an episode within it has ended: `policy(observation, reward=reward, ended=True)`
+    for the first observation of the next episode.
 
-    With `num_envs` it plays so many environments side by side, each with a memory of its own, in
-    one compiled call: every argument and the actions then have them as first axis.
+    With `num_envs` it plays that many environments side by side in one compiled call, each with its
+    own memory state; every argument and the actions then have them as first axis.
 
     Args:
         agent: the network.
-        wrappers: what stands between environment and agent; None if nothing does.
+        wrappers: between environment and agent; None for no wrappers.
         greedy: take the most probable action (deterministic) instead of sampling one.
-        seed: of the sampling, when not greedy. Environment i acts as a policy for one environment
-            with seed + i does.
+        seed: of the sampling, if not greedy. Environment i acts like a policy for one environment
+            with seed + i.
         num_envs: environments side by side; None for a single one, without an axis for it.
     """
 
@@ -284,23 +283,23 @@ class Policy:
         """The action for this observation.
 
         Args:
-            observation: of the kind that the agent was trained on: an array, or a dict of arrays.
-            start: whether the observation opens an episode, or a trial; the memory then forgets
+            observation: as in training: an array, or a dict of arrays.
+            start: whether the observation opens an episode or a trial; the memory is then reset
                 first. With `num_envs` a flag for each environment, or one for all.
-            reward: what the last action earned, as the environment gave it. Only agents that see
-                their previous reward need it, but not at a start.
-            ended: whether the last action ended an episode of a trial, and the observation opens
-                the next one; for agents that were trained on trials.
-            action_mask: what is allowed, as in `info["action_mask"]`. Only agents that were trained
-                with masks beside their observations need it, others ignore it.
+            reward: of the last action, as the environment gave it. Only agents that observe their
+                previous reward need it, and not at a start.
+            ended: whether the last action ended an episode of a trial, so that the observation
+                opens the next one; for agents that were trained on trials.
+            action_mask: the allowed actions, as in `info["action_mask"]`. Only agents that were
+                trained with masks beside their observations need it; others ignore it.
 
         Returns:
-            What the environment takes: an int for one discrete action, otherwise an array; with
+            The environment's action: an int for one discrete action, otherwise an array; with
             `num_envs` always an array, [N] for discrete actions.
 
         Raises:
-            UserError: if the observation is none of its space, the reward or the mask is missing,
-                or the mask allows nothing. The state is then as before the call.
+            UserError: if the observation is not in its space, the reward or the mask is missing, or
+                the mask allows nothing. The state is then unchanged.
         """
         starts = self._each("start", start).astype(bool) | self._state.fresh
         rewards = None if reward is None else self._each("reward", reward)
@@ -320,19 +319,19 @@ class Policy:
 
     @property
     def state(self) -> PolicyState:
-        """All that the policy remembers between two calls, as a copy.
+        """A copy of everything that the policy keeps between two calls.
 
-        A policy of the same run that is given it goes on as this one would, bit for bit, samples
-        included; with another `key` it samples others.
+        Another policy of the same run that gets this state continues like this one bit for bit,
+        samples included; with another `key` its samples differ.
         """
         return jax.tree.map(lambda leaf: np.array(self._row(leaf)), self._state)
 
     @state.setter
     def state(self, state: PolicyState) -> None:
-        """Goes on from a state.
+        """Continues from a state.
 
         Raises:
-            UserError: if it is none of such a policy, or has NaN in it, naming what does not fit.
+            UserError: if it is not the state of such a policy, or has NaN, naming what does not fit.
         """
         own, given = _forms(self.state), _forms(state)
         for name in own | given:
@@ -347,14 +346,14 @@ class Policy:
         self._state = jax.tree.unflatten(jax.tree.structure(self._state), leaves)
 
     def reset(self, envs: Any = ...) -> None:
-        """Forgets everything, as before the first observation; sampling goes on with new noise.
+        """Resets the memory, as before the first observation; sampling continues with new noise.
 
         Args:
-            envs: of several environments those that are meant: a number, a list of them, or a flag
-                for each; all by default.
+            envs: the environments to reset, if there are several: an index, a list of indices, or a
+                flag for each; by default all.
 
         Raises:
-            UserError: if there are none such.
+            UserError: if there are no such environments.
         """
         which = np.zeros_like(self._state.fresh)
         try:
@@ -374,15 +373,15 @@ class Policy:
         self._state = state._replace(memory=memory, action=action, fresh=state.fresh | which)
 
     def _row(self, x: Any) -> Any:
-        """Without the axis of environments where there is only one."""
+        """Removes the axis of environments if there is only one."""
         return x[0] if self._num_envs is None else x
 
     def _decoded(self) -> np.ndarray:
-        """The last actions [B, ...] as the distribution gives them to an environment."""
+        """The last actions [B, ...] as the distribution passes them to an environment."""
         return np.asarray(self._agent.distribution.decode(self._state.action))
 
     def _each(self, name: str, value: Any) -> np.ndarray:
-        """A number or flag of every environment."""
+        """A number or flag for every environment."""
         count = len(self._state.fresh)
         array = np.asarray(value)
         if array.dtype.kind not in "biuf" or (array.size != 1 and array.shape != (count,)):
@@ -427,7 +426,7 @@ def _data(key: PRNGKeyArray) -> Array:
 
 
 def _forms(tree: Any) -> dict[str, str]:
-    """Type and shape of each array of a tree by its place."""
+    """Type and shape of each array of a tree, by its path."""
     named = jax.tree_util.tree_leaves_with_path(tree)
     arrays = {  # NumPy has no random keys
         jax.tree_util.keystr(path): leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
@@ -453,7 +452,7 @@ def _numbers(value: Any) -> np.ndarray:
     """An observation, or an entry of one, as an array of finite numbers.
 
     Raises:
-        UserError: if it is none.
+        UserError: if it is not.
     """
     try:
         array = np.asarray(value)
@@ -476,7 +475,7 @@ def _choose(
     *,
     greedy: bool,
 ) -> tuple[PolicyState, Array]:
-    """The state after observations [B, ...], whose `action` and `fresh` are as before; actions."""
+    """The state after observations [B, ...], with unchanged `action` and `fresh`, and actions."""
 
     def one(state: PolicyState, x: PyTree[Array], start: Array) -> tuple[PolicyState, Array]:
         memory, outputs = agent.step(state.memory, x, start)

@@ -1,7 +1,7 @@
 """Rollouts: T steps of B environments under one policy.
 
-They are one scan. Where no action changes what is observed and whole episodes are learned from, one
-pass over them serves acting and learning (`open_loop_update`).
+A rollout is one scan. If actions do not change the observations and the learner uses whole
+episodes, one pass over them serves acting and learning (`open_loop_update`).
 """
 
 from functools import partial
@@ -24,14 +24,14 @@ from clew.interact.acting import ActorState, act_and_step
 
 
 class Experience(NamedTuple):
-    """What acting gathered for an update."""
+    """The experience gathered for an update."""
 
     actor: Any
-    """Where acting stands: an `ActorState`, or a `HostState` for Gymnasium environments. Its memory
-    is that of the parameters that acted."""
+    """The state of acting: an `ActorState`, or a `HostState` for Gymnasium environments. Its memory
+    state comes from the parameters that acted."""
     rollout: Rollout
     episodes: dict[str, Float[Array, ""]]
-    """Sums over the episodes that ended: "episodes", their number, and the task's metrics."""
+    """Sums over the episodes that ended: "episodes" (their number) and the task's metrics."""
 
 
 def init_actor(agent: Agent, stream: AutoReset, num_envs: int, key: PRNGKeyArray) -> ActorState:
@@ -62,17 +62,17 @@ def rollout(
 
     The random numbers of the whole rollout are drawn before it (`draw`).
 
-    With `whole_episodes` an environment whose next episode has been opened stands still until the
-    end of the rollout, and what is written of it until then is marked `last`, so not valid. Where
-    the last step has truncated an episode, the next one is opened after the rollout.
+    With `whole_episodes` an environment waits until the end of the rollout once its next episode is
+    open; its steps until then are marked `last`, so they are not valid. If the last step truncated
+    an episode, the next one is opened after the rollout.
 
     Args:
         behaviour: the policy that acts.
         first_step: how often each environment was stepped before, in the whole run.
-        noise: of the actions, as `Distribution.noise_over` gives it; drawn by the key if None.
+        noise: of the actions, in the form of `Distribution.noise_over`; drawn by the key if None.
 
     Returns:
-        Where acting stands now, the trajectory, and sums over the episodes that ended in it:
+        The new state of acting, the trajectory, and sums over the episodes that ended in it:
         "episodes" (their number) and the stream's metrics.
     """
     num_envs = actor.timestep.reward.shape[0]
@@ -175,7 +175,7 @@ def _act(
     env_keys: Key[Array, "time batch"],
     clock: Clock,
 ) -> tuple[ActorState, tuple[tuple, tuple]]:
-    """Where acting stands after the rollout, and every step's actions and what they did."""
+    """The state of acting after the rollout, and every step's actions with their results."""
     distribution = agent.distribution
 
     def one(carry: tuple[ActorState, Array], inputs: tuple[Array, Array, Array]) -> tuple:
@@ -201,26 +201,27 @@ def _act(
 
 
 class Precomputed(NamedTuple):
-    """What a rollout will show, whatever is done."""
+    """The observations of a rollout, which do not depend on the actions."""
 
     observation: Shaped[Array, "time_and_one batch ..."]
     start: Bool[Array, "time_and_one batch"]
     over: Bool[Array, "time_and_one batch"]
-    """The episode ended before; from there on the next one's first observation stands still."""
+    """Whether the episode ended before; from there on the first observation of the next one is
+    repeated."""
     states: EnvState
-    """Before every step, each leaf [time, batch, ...]."""
+    """The states before every step, each leaf [time, batch, ...]."""
     keys: Key[Array, "time batch"]
-    """Of every step."""
+    """The keys of every step."""
     after: EnvState
-    """After the rollout."""
+    """The state after the rollout."""
 
 
 def precompute(
     env: OpenLoop, state: AutoResetState, timestep: TimeStep, keys: Key[Array, "time batch"]
 ) -> Precomputed:
-    """What every environment shows until its episode has ended, and then.
+    """The observations of every environment, during its episode and afterwards.
 
-    `keys` are those of every step, as `AutoReset.step` takes them.
+    `keys` are those of every step, in the form of `AutoReset.step`.
     """
     axes = Precomputed(1, 1, 1, 1, 1, 0)  # pyright: ignore[reportArgumentType]
     one = jax.vmap(partial(_precompute, env), in_axes=(0, 0, 0, 1), out_axes=axes)
@@ -262,10 +263,10 @@ def apply_actions(
     noise: Array,
     distribution: Distribution,
 ) -> tuple[ActorState, Trajectory, dict[str, Float[Array, ""]]]:
-    """Samples the actions and computes what they earn; noise is that of `rollout`.
+    """Samples the actions and computes their rewards; `noise` is that of `rollout`.
 
     Returns:
-        What `rollout` does, but for the memory, which is still that of `before`.
+        The results of `rollout`, except that the memory's state is still that of `before`.
     """
     action = distribution.sample(logits, noise)
     log_prob = distribution.log_prob(logits, action)
@@ -309,10 +310,10 @@ def apply_actions(
 
 
 def updates_open_loop(learner: Learner, env: Environment) -> bool:
-    """Whether each rollout is one whole episode whose observations no action can change.
+    """Whether each rollout is one whole episode whose observations do not depend on actions.
 
-    Then one reading serves acting and learning, and no memory goes from one update to the next.
-    Tasks with action masks are stepped.
+    Then one pass serves acting and learning, and no memory state passes from one update to the
+    next. Tasks with action masks are stepped instead.
     """
     gathering = learner.gathering
     if not isinstance(env, OpenLoop) or env.masks_actions or gathering.one_step is None:
@@ -329,12 +330,13 @@ def open_loop_update(
     env: Environment,
     learner: Learner,
 ) -> tuple[ActorState, Learned, Metrics]:
-    """One rollout and what is learned from it, where `updates_open_loop`.
+    """One rollout and the learning from it, if `updates_open_loop`.
 
-    It is what `rollout` and `learn` do one after the other, up to rounding.
+    The result equals `rollout` followed by `learn`, up to rounding.
 
     Returns:
-        Where acting stands, with the memory as it was; what was learned; sums over the episodes.
+        The state of acting with an unchanged memory state, the result of learning, and sums over
+        the episodes.
     """
     task, config, gathering = cast(OpenLoop, env), learner.config, learner.gathering
     assert gathering.one_step is not None

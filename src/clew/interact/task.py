@@ -1,4 +1,4 @@
-"""What training, evaluation, inspection and films ask of a task, whatever steps it."""
+"""The interface of tasks for training, evaluation, inspection and films."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class HostConfig(Settings):
-    """How Gymnasium environments are run; tasks written in JAX have no use for it."""
+    """How Gymnasium environments are run; tasks written in JAX do not use it."""
 
     processes: int = 0
     """Worker processes that step the environments, each an equal share; 0 steps them in the
-    process that learns, which is best for quick ones."""
+    learner's process, which is best for fast ones."""
     timeout: float = 120.0
     """Seconds after which an environment in a worker process counts as hung."""
     restarts: int = 10
-    """How often environments that raised, hung or died are opened anew before the run ends."""
+    """How often environments that raised, hung or died are reopened before the run ends."""
 
     def validate(self) -> None:
         require_at_least("processes", self.processes, 0)
@@ -42,42 +42,42 @@ class HostConfig(Settings):
 
 
 class DefaultSettings(NamedTuple):
-    """The settings of a run that depend on its task, where the user has chosen none."""
+    """Defaults of a run's settings that depend on its task."""
 
     algorithm: str = "a2c"
     encoder: str | None = None
-    """None is the network's own default."""
+    """The encoder; None is the network's own default."""
     normalise_rewards: bool = False
-    """Whether rewards are scaled, which the size of a task's rewards may ask for."""
+    """Whether to scale rewards, for tasks of unknown reward scale."""
 
 
 @dataclass(frozen=True)
 class PlayConfig(Settings):
-    """Which fresh episodes are played, and how."""
+    """Which fresh episodes to play, and how."""
 
     episodes: int = 1
-    """How many."""
+    """Number of episodes."""
     greedy: bool = True
     """Take the most probable action, instead of sampling from the policy."""
     max_steps: int = 10_000
-    """An episode that takes longer is given up."""
+    """Most steps of an episode; a longer one is stopped."""
     seed: int = 0
-    """Of the episodes and samples."""
+    """Seed of the episodes and samples."""
 
     def validate(self) -> None:
         require_episodes(self.episodes, self.max_steps, self.seed)
 
 
 OnEnded = Callable[[int], object]
-"""Called with how many episodes have ended since the last call."""
+"""Called with the number of episodes that ended since the last call."""
 
 
 def unheard(count: int) -> None:
-    """For whom it is not worth telling."""
+    """An `OnEnded` that does nothing."""
 
 
 class Evaluator(Protocol):
-    """Plays whole episodes with one agent after another and returns what the task measures."""
+    """Plays whole episodes with one agent after another, and returns the task's metrics."""
 
     def __call__(
         self, params: Any, statistics: Any, episodes: int, entropy: tuple[int, ...]
@@ -86,10 +86,9 @@ class Evaluator(Protocol):
 
         Args:
             params: the arrays of the agent.
-            statistics: of the wrappers, as training left them; they do not change. None if there
-                are none.
-            episodes: how many.
-            entropy: whole numbers that tell these episodes, and the actions, from all others.
+            statistics: of the wrappers, from training; they do not change. None if there are none.
+            episodes: number of episodes.
+            entropy: whole numbers that seed these episodes and actions, different from all others.
 
         Raises:
             UserError: if an episode does not end.
@@ -100,22 +99,22 @@ class Evaluator(Protocol):
 class Task(Protocol):
     """A task as a run sees it. There are two kinds: tasks written in JAX, whose episodes are
     compiled with the agent (`CompiledTask`), and Gymnasium environments, which the host steps
-    (`HostedTask`). What differs between them is a method here, and nobody outside of
-    `clew.interact` asks which kind a task is of.
+    (`HostedTask`). Every difference between them is a method here, so that code outside
+    `clew.interact` need not know the kind.
     """
 
     name: str
-    """As in a run's settings."""
+    """The name in a run's settings."""
     observation_space: Space
-    """What the agent sees, through the wrappers."""
+    """The agent's observations, after the wrappers."""
     action_space: Space
-    """What it chooses from."""
+    """The agent's actions."""
     unread: tuple[str, ...]
     """Entries of the observations that no agent sees: texts."""
     metric_names: tuple[str, ...]
-    """What is measured of every episode."""
+    """The metrics of every episode."""
     shortest_episode: int
-    """Steps that every episode has at least; 1 where more are not certain."""
+    """Least number of steps of an episode; 1 if no larger bound is known."""
     acts_on_device: bool
     """Whether its steps are compiled together with the agent's."""
     whole_episodes: bool
@@ -124,8 +123,8 @@ class Task(Protocol):
     """The runners that can train on it."""
 
     def check_training(self, processes: int, num_envs: int) -> None:
-        """Refuses a number of worker processes that `num_envs` environments cannot have, and films
-        of what does not render.
+        """Refuses a number of worker processes that does not fit `num_envs` environments, and films
+        of an environment that does not render.
 
         Raises:
             UserError: naming both numbers, or the environment.
@@ -133,14 +132,14 @@ class Task(Protocol):
         ...
 
     def unused_mask(self) -> bool:
-        """Whether environments say in `info` which actions are allowed, and no wrapper reads it."""
+        """Whether environments give an action mask in `info` that no wrapper uses."""
         ...
 
     def check_same_observations(self, other: "Task", name: str, other_name: str) -> None:
         """Refuses another task whose observations an agent of this one cannot read.
 
         Raises:
-            UserError: naming both as given, and what each of them shows.
+            UserError: naming both as given, and the observations of each.
         """
         ...
 
@@ -158,15 +157,15 @@ class Task(Protocol):
         compiled: Callable[["CompiledTask"], Result],
         hosted: Callable[["HostedTask"], Result],
     ) -> Result:
-        """The training loop for it, made by the function for its kind."""
+        """The result of the function for its kind of task, such as a training loop."""
         ...
 
     def init_actor(self, agent: Agent, num_envs: int, key: PRNGKeyArray) -> Any:
-        """Where acting stands before the first rollout: an `ActorState` or a `HostState`."""
+        """The state of acting before the first rollout: an `ActorState` or a `HostState`."""
         ...
 
     def actor_layout(self, environments: Any, whole: Any) -> Any:
-        """A tree like `init_actor`'s of where its arrays are.
+        """The layouts of the arrays of `init_actor`, as a tree of the same form.
 
         Args:
             environments: the layout of arrays that have an axis of environments.
@@ -175,15 +174,15 @@ class Task(Protocol):
         ...
 
     def rollout_template(self, agent: Agent, actor: Any, learner: Learner) -> Rollout:
-        """Shapes and types of a rollout as `learner` wants it; nothing is computed."""
+        """Shapes and types of a rollout for `learner`; nothing is computed."""
         ...
 
     def require_finite(self, actor: Any, returns: Any) -> None:
-        """Refuses numbers of the task's that end a training, after an update that did.
+        """Checks after a diverged update whether the task's numbers are the cause.
 
         Args:
-            actor: of one seed, where acting stood after the update.
-            returns: the sum of the returns that ended lately.
+            actor: of one seed, the state of acting after the update.
+            returns: the sum of the latest episodes' returns.
 
         Raises:
             EnvironmentFault: an observation or a return is not finite.
@@ -191,14 +190,14 @@ class Task(Protocol):
         ...
 
     def statistics(self) -> Any:
-        """What the wrappers know before the first observation, as a tree of float64 arrays; None
-        for a task whose wrappers learn nothing."""
+        """The wrappers' initial statistics, as a tree of float64 arrays; None for a task whose
+        wrappers have none."""
         ...
 
     def evaluator(
         self, static: Agent, *, greedy: bool, max_steps: int, on_ended: OnEnded = unheard
     ) -> Evaluator:
-        """Compiles what plays whole episodes.
+        """Compiles a function that plays whole episodes.
 
         Args:
             static: the agent without its arrays.
@@ -209,18 +208,18 @@ class Task(Protocol):
         ...
 
     def episodes(self, agent: Agent, how: PlayConfig, statistics: Any = None) -> Episodes:
-        """Plays episodes and keeps what was observed and chosen, for `clew inspect`.
+        """Plays episodes and keeps observations and actions, for `clew inspect`.
 
-        One that takes longer than `max_steps` is left out, and counted.
+        Episodes longer than `max_steps` are left out, and counted.
 
         Args:
             agent: the network.
-            how: to play.
-            statistics: of the wrappers, as training left them; None for none.
+            how: how to play.
+            statistics: of the wrappers, from training; None for none.
 
         Raises:
-            UserError: for impossible numbers, if no episode ends in time, or if all that is seen
-                takes too much memory.
+            UserError: for impossible numbers, if no episode ends in time, or if the observations
+                take too much RAM.
             EnvironmentFault: an environment failed.
         """
         ...
@@ -228,31 +227,31 @@ class Task(Protocol):
     def recordings(
         self, agent: Agent, how: PlayConfig, statistics: Any = None
     ) -> Iterator[Recording]:
-        """Plays episodes one after another and keeps all that a film shows; see `episodes`.
+        """Plays episodes one after another and keeps everything that a film shows; see `episodes`.
 
-        The first of several are those of fewer. One that takes longer than `max_steps` is cut
-        there.
+        With a larger number of episodes, the first ones stay the same. Episodes longer than
+        `max_steps` are cut there.
         """
         ...
 
     def adapter(self, statistics: Any = None) -> PolicyAdapter:
-        """What stands between an environment of it and a policy.
+        """The adapter between an environment of the task and a policy.
 
         Args:
-            statistics: what the wrappers have learned; None for nothing.
+            statistics: of the wrappers, from training; None for none.
         """
         ...
 
     def moments(
         self, policy: Callable[..., Any], *, longest: int, seed: int = 0
     ) -> Iterator[Moment]:
-        """What a policy meets in one environment, episode after episode, without end.
+        """The moments of a policy in one environment, episode after episode, without end.
 
-        Only wrappers around the environment itself are between, trials too.
+        Only wrappers around the environment itself are applied, including trials.
 
         Args:
-            policy: chooses actions, called as `clew.Policy` is.
-            longest: an episode is given up after so many actions.
+            policy: chooses actions, called like `clew.Policy`.
+            longest: an episode is stopped after this many actions.
             seed: of the episodes.
         """
         ...

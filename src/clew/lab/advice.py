@@ -137,34 +137,46 @@ def measures_of(need: Need) -> list[list[Score]]:
 def ranking(measure: list[Score], best: int | None = None) -> str:
     """The means of one measure, and which are told apart from the highest and from no memory.
 
-    The smaller of the two groups is named; memories whose printed mean equals the highest, or that
-    of no memory, are left out.
+    Of those told apart and the rest, the smaller group is named; memories whose printed mean equals
+    the highest, or that of no memory, are left out.
 
     Args:
         measure: the scores, highest first.
-        best: how many of the highest are named, beside `USUAL`; None for all.
+        best: the number of highest scores to print, besides those of `USUAL`, with counts in place
+            of names; None for all.
     """
     shown = [s for i, s in enumerate(measure) if best is None or i < best or s.memory in USUAL]
-    groups: dict[str, list[str]] = {}
-    for score in shown:
-        groups.setdefault(f"{score.mean:.2f}", []).append(score.memory)
-    ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in groups.items())
     others = len(measure) - len(shown)
+    ranks = "; ".join(f"{', '.join(names)} {mean}" for mean, names in _grouped(shown).items())
     ranks += f"; {others} others not listed" if others else ""
-    said = [f"{measure[0].measured}, {_seeds(measure)} seeds: {ranks}."]
-    found = {measure[0].memory: {score.memory: score.from_highest for score in shown}}
-    found["none"] = {score.memory: score.from_none for score in shown}
-    for other, answers in found.items():
-        same = next((group for group in groups.values() if other in group), [])
-        apart = [name for name, answer in answers.items() if answer == "yes"]
-        near = [name for name, answer in answers.items() if answer == "no" and name not in same]
-        if near and len(near) <= len(apart):
-            said.append(f"Not told apart from {other}: {', '.join(near)}.")
-        elif near and apart:
-            said.append(f"Told apart from {other}: {', '.join(apart)}.")
-        elif near:
-            said.append(f"No memory is told apart from {other}.")
-    return " ".join(said)
+    found = {measure[0].memory: {score.memory: score.from_highest for score in measure}}
+    found["none"] = {score.memory: score.from_none for score in measure}
+    apart = filter(None, (_apart(measure, *one, names=not others) for one in found.items()))
+    return " ".join([f"{measure[0].measured}, {_seeds(measure)} seeds: {ranks}.", *apart])
+
+
+def _grouped(measure: list[Score]) -> dict[str, list[str]]:
+    """Each printed mean and its memories."""
+    groups: dict[str, list[str]] = {}
+    for score in measure:
+        groups.setdefault(f"{score.mean:.2f}", []).append(score.memory)
+    return groups
+
+
+def _apart(measure: list[Score], other: str, answers: dict[str, str], *, names: bool) -> str:
+    """Which memories are told apart from another, by names or by their number; may be empty."""
+    same = next((group for group in _grouped(measure).values() if other in group), [])
+    apart = [name for name, answer in answers.items() if answer == "yes"]
+    near = [name for name, answer in answers.items() if answer == "no" and name not in same]
+    if not near:
+        return ""
+    if not apart:
+        return f"No memory is told apart from {other}."
+    if not names:
+        return f"{len(apart)} of {len(measure) - 1} others are told apart from {other}."
+    if len(near) <= len(apart):
+        return f"Not told apart from {other}: {', '.join(near)}."
+    return f"Told apart from {other}: {', '.join(apart)}."
 
 
 def _seeds(measure: list[Score]) -> str:

@@ -17,33 +17,33 @@ from clew.stats import bootstrap_interval
 LABELS = {"success": "success rate", "return": "return (sum of rewards)", "length": "steps"}
 PANELS = ("success", "return")
 EVALUATED = "evaluation."
-"""How columns of evaluations begin, which some rows have."""
+"""Prefix of the columns of evaluations, which some rows have."""
 BANDED = 3
-"""Seeds from which on a mean has its interval around it."""
+"""Least number of seeds for an interval around the mean."""
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 """Label of each run to its rows of `metrics.jsonl`."""
 
 
 class Curves(NamedTuple):
-    """Means over the episodes that ended in each bin of environment steps, one row a seed."""
+    """Means over the episodes that ended in each bin of environment steps, one row per seed."""
 
     steps: np.ndarray
-    """[bins] environment steps of one seed at the bin's end"""
+    """[bins] environment steps of one seed at the bin's end."""
     values: np.ndarray
-    """[seeds, bins], the bin before's where no episode ended, NaN before the first did"""
+    """[seeds, bins]. A bin without an ended episode has the value of the previous bin, or NaN."""
 
 
 def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Curves:
     """Pools rows into at most `bins` equal bins of steps, each row weighted by its episodes.
 
-    A row holds a handful of episodes, so its success rate jumps; a bin's is the share of all
-    the episodes that ended in it. Where none ended, as happens when they are long, the last value
-    stands, so that a mean over seeds is always one over the same seeds.
+    A row has only a few episodes, so its success rate is noisy; that of a bin is the fraction of
+    all episodes that ended in it. If no episode ended, as happens when they are long, the last
+    value is repeated, so that a mean over seeds is always over the same seeds.
 
     Args:
         rows: of `metrics.jsonl`, in order, with lists over seeds.
-        metric: one of the columns averaged over episodes, for example "success".
+        metric: a column of means over episodes, for example "success".
         bins: most points of a curve.
     """
     steps = np.array([row["steps"] for row in rows], dtype=np.float64)
@@ -61,11 +61,11 @@ def curves(rows: Sequence[Mapping[str, Any]], metric: str, bins: int = 60) -> Cu
 
 
 def plot_runs(rows: Runs, path: Path, title: str | None = None) -> Path:
-    """Draws success and return of several runs in one picture: thin lines are seeds, thick means,
-    and dots what evaluations came to, as means over the seeds.
+    """Draws success and return of several runs in one picture: thin lines are seeds, thick lines
+    their means, and dots the means of evaluations over the seeds.
 
-    The picture is a PNG, or a PDF or SVG where the path ends so; the path is returned. The title is
-    that of the labels by default.
+    The picture is a PNG, or a PDF or SVG by the ending of the path, which is returned. The title
+    defaults to the labels.
     """
     return save(runs_figure(rows, title), path)
 
@@ -85,7 +85,7 @@ def runs_figure(rows: Runs, title: str | None = None) -> Figure:
 
 
 def _legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend with as many columns, 5 at most, as the figure is wide enough for."""
+    """A legend with as many columns as fit into the figure's width, at most 5."""
     for ncols in range(min(len(labels), 5), 0, -1):
         legend = figure.legend(
             handles, labels, loc="outside lower center", ncols=ncols, frameon=False
@@ -107,7 +107,7 @@ def _legend_of_lines(rows: Runs) -> str:
 
 
 def draw_curves(axes: Axes, rows: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> None:
-    """Draws one metric of every run into one panel, one colour a run."""
+    """Draws one metric of every run into one panel, in one colour per run."""
     for (label, run), colour in zip(rows.items(), itertools.cycle(COLOURS), strict=False):
         if metric in run[-1]:
             _draw_run(axes, curves(run, metric), label, colour)
@@ -145,10 +145,10 @@ def _draw_evaluations(
 
 
 def mean_and_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over seeds with its bootstrap interval at each point, from `BANDED` seeds on.
+    """Mean over seeds at each point, and its bootstrap interval with at least `BANDED` seeds.
 
-    Of the seeds that have a value anywhere; NaN until all of these have one, since the first ones
-    to end an episode are no sample of all. The interval's ends are NaN with fewer seeds.
+    Seeds without any value are left out. The mean is NaN until all others have a value, since the
+    first seeds to end an episode are not representative. With fewer seeds the interval is NaN.
     """
     bands = np.full((3, values.shape[1]), np.nan)
     known = values[np.isfinite(values).any(axis=1)]

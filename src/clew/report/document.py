@@ -1,4 +1,4 @@
-"""The blocks of a report, independent of its format: headings, text, tables, charts."""
+"""The blocks of a report, independent of its format: headings, texts, tables, charts."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 UNKNOWN = "-"
-"""An entry for which there is no number."""
+"""The entry for an unknown number."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A title; level 1 is an edition's, and the contents list levels 1 and 2."""
+    """A title; level 1 is that of an edition, and the table of contents has levels 1 and 2."""
 
     text: str
     level: int
     name: str
-    """For links to it; unique."""
+    """Unique name for links to it."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Cell(NamedTuple):
     mark: str = ""
     """A sign after the text."""
     shade: float | None = None
-    """Background from 0, none, to 1."""
+    """Shade of the background, from 0 (none) to 1."""
     verdict: str = ""
-    """"good", "bad" or "open" where the text is a verdict."""
+    """"good", "bad" or "open" if the text is a verdict."""
 
 
 class Column(NamedTuple):
-    """The head of a column."""
+    """The heading of a column."""
 
     text: str
     below: str = ""
@@ -65,15 +65,15 @@ class Table:
     """A table; its first column names the rows."""
 
     name: str
-    """Of its file, unique."""
+    """Unique name of its file."""
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     records: Sequence[dict[str, Any]] = ()
-    """The rows of the CSV file, in full precision; the cells' texts if empty."""
+    """The rows of the CSV file, in full precision; if empty, the file has the cells' texts."""
     folded: bool = False
-    """Folded on the page until opened."""
+    """Whether the table is folded on the page until it is opened."""
 
 
 def tabulate(
@@ -85,7 +85,7 @@ def tabulate(
     records: Sequence[dict[str, Any]] = (),
     folded: bool = False,
 ) -> Table:
-    """A `Table` whose heads and entries may be plain text."""
+    """A `Table` whose headings and entries may be plain text."""
     heads = [Column(head) if isinstance(head, str) else head for head in columns]
     cells = [[Cell(entry) if isinstance(entry, str) else entry for entry in row] for row in rows]
     return Table(name, title, heads, cells, note, records, folded)
@@ -100,19 +100,19 @@ class Panel(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels that are read together, in one file or side by side on a page."""
+    """Panels that belong together, in one file or side by side on a page."""
 
     name: str
-    """Of its files, unique."""
+    """Unique name of its files."""
     title: str
     caption: str
     panels: Sequence[Panel]
     models: Sequence[str] = ()
     """The models in the legend; empty for no legend."""
     size: tuple[float, float] = (3.6, 2.5)
-    """Of a panel, in inches."""
+    """Size of a panel in inches."""
     columns: int = 3
-    """Of panels in the files."""
+    """Number of columns of panels in the files."""
 
 
 Block = Heading | Text | Numbers | Table | Chart
@@ -120,26 +120,26 @@ Block = Heading | Text | Numbers | Table | Chart
 
 @dataclass(frozen=True)
 class Measured:
-    """What a command has measured, to be printed or, by `report.files`, written."""
+    """The measurements of a command, to be printed, or written by `report.files`."""
 
     name: str
-    """Of the JSON file."""
+    """Name of the JSON file."""
     data: dict[str, Any]
     """All numbers, for JSON."""
     tables: Sequence[Table]
-    """In the order in which they are shown."""
+    """The tables in their order on the page."""
     heading: str = ""
     """A line above them."""
     sentences: Sequence[str] = ()
     """Lines below them."""
     pages: Mapping[str, str] | None = None
-    """File name to Markdown; by default a file for each table, of its name."""
+    """File name to Markdown; by default one file for each table, with its name."""
     pictures: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
-    """File name to what draws the picture to a path."""
+    """File name to a function that draws the picture to a path."""
 
 
 class NothingMeasured(Exception):
-    """There is nothing that may be reported; the message says why."""
+    """There is nothing to report; the message says why."""
 
 
 def typeset(text: str) -> str:
@@ -152,7 +152,7 @@ def typeset(text: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Names as an enumeration in a sentence."""
+    """Names as a list in a sentence: "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 

@@ -1,4 +1,4 @@
-"""Figures in one style, drawn without matplotlib's global state; charts as PNG and SVG."""
+"""Figures in one style, drawn without matplotlib's global state, and charts as PNG and SVG."""
 
 import io
 import math
@@ -21,21 +21,21 @@ from clew.output import printable
 from clew.report.document import Chart, Panel
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+"""Okabe and Ito's palette, which is safe for colour-blind readers."""
 GREY = "#8a8a8a"
 MODEL_COLOURS = (*COLOURS, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p")
-"""One more than the colours, so that 72 models look different."""
+"""One more marker than colours, so that 72 models look different."""
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 VECTOR = (".pdf", ".svg")
 SMALL = 8.0
-"""Points of the text in panels."""
+"""Text size in panels, in points."""
 GRID = "#e6e6e6"
 FADED = "#808080"
 """The colour of floors and of published numbers in every panel."""
 
 _INK = {"#000000": "currentColor", "#ffffff": "var(--card)", GRID: "var(--line)"}
-"""Colours that a page replaces by those of its light or dark theme."""
+"""Colours that a page replaces by its theme's, light or dark."""
 
 
 class Style(NamedTuple):
@@ -58,9 +58,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def tidy(figure: Figure) -> Figure:
-    """Sets the common style of all figures: open frames, readable text, and names as they are.
+    """Sets the common style of all figures: open frames, readable text, and literal names.
 
-    Numbers and labels along an axis stay, as they may be formulas.
+    Numbers and labels of axes are left alone, as they may be formulas.
     """
     lines = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     along = {text for axis in lines for text in axis.findobj(Text)}
@@ -74,19 +74,19 @@ def tidy(figure: Figure) -> Figure:
 
 
 def plain(name: str) -> str:
-    """The text with which a figure shows a name as it is, also if it reads like a formula."""
+    """A name escaped for figures, so that it is not read as a formula."""
     return re.sub(r"(?<!\\)\$", r"\\$", printable(name))
 
 
 def number_log_axis(axis: Axis) -> None:
-    """Writes 1, 2, 5, 10 and so on along a logarithmic axis."""
+    """Labels a logarithmic axis with 1, 2, 5, 10 and so on."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Writes the figure, atomically, and returns the path: as PNG, unless it ends in `VECTOR`."""
+    """Writes the figure atomically, as PNG unless the path ends in `VECTOR`; returns the path."""
     path = Path(path)
     kind = path.suffix[1:] if path.suffix in VECTOR else "png"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def styles_of(models: Iterable[str]) -> Styles:
-    """A colour, marker and line for every model; from the ninth on colours repeat, dashed."""
+    """A colour, marker and line for every model; colours repeat with dashed lines."""
     return {
         model: Style(
             MODEL_COLOURS[index % len(MODEL_COLOURS)],
@@ -109,9 +109,9 @@ def styles_of(models: Iterable[str]) -> Styles:
 
 
 def panel_svg(panel: Panel, size: tuple[float, float], name: str) -> str:
-    """One panel as an SVG element for a page: with text as text and in the page's colours.
+    """One panel as an SVG element for a page, with real text and in the page's colours.
 
-    The size is in inches; the name, unique on the page, begins all identifiers in the SVG.
+    The size is in inches; the name, unique on the page, is the prefix of all ids in the SVG.
     """
     figure = new_figure(*size)
     axes = figure.subplots()
@@ -155,7 +155,7 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
         figure.legend(handles=handles, loc="outside lower center", ncols=ncols, frameon=False)
     figure.suptitle(chart.title, fontsize=12, wrap=True)
     path = save(figure, folder / f"{chart.name}.png")
-    figure.set_layout_engine("none")  # the layout is settled, and computing it is slow
+    figure.set_layout_engine("none")  # the layout is final, and computing it again is slow
     text = _svg(tidy_small(figure), chart.name)
     write_file(folder / f"{chart.name}.svg", [text.encode()])
     return path
@@ -181,7 +181,7 @@ def legend_svg(style: Style, name: str) -> str:
 
 
 def finish(axes: Axes) -> None:
-    """Sets the grid and the size of labels that all panels share."""
+    """Sets the grid and the label size of all panels."""
     if not axes.images:
         axes.grid(axis="y", color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
@@ -200,8 +200,8 @@ def tidy_small(figure: Figure) -> Figure:
 
 def _svg(figure: Figure, name: str) -> str:
     buffer = io.StringIO()
-    # Matplotlib knows these two from its global settings only; the context puts them back. The
-    # salt makes the names within the picture the same every time, and unlike another picture's.
+    # Matplotlib takes these two only from its global settings, which the context restores. The salt
+    # makes the ids within the picture reproducible, and different from another picture's.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()

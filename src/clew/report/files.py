@@ -1,4 +1,4 @@
-"""A report as files: one page, the same as Markdown, tables as CSV, figures as PNG and SVG."""
+"""A report as files: HTML, Markdown, tables as CSV, and figures as PNG and SVG."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ FIGURES, TABLES = "figures", "tables"
 
 
 class Report(NamedTuple):
-    """What was written."""
+    """The written files."""
 
     html: Path
     markdown: Path
@@ -32,7 +32,7 @@ def write_report(
 ) -> Report:
     """Writes report.html, report.md, tables/*.csv and figures/*.png and .svg.
 
-    The folder is made if need be. The line at the page's foot names the command that made it.
+    The folder is made if necessary. The line at the foot of the page names the command.
 
     Raises:
         UserError: if it cannot be written.
@@ -55,7 +55,7 @@ def write_report(
 
 
 def write_measured(found: Measured, folder: str | Path) -> None:
-    """Writes NAME.json, the Markdown files and the pictures; makes the folder if need be.
+    """Writes NAME.json, the Markdown files and the pictures; makes the folder if necessary.
 
     Raises:
         UserError: if the folder cannot be written to.

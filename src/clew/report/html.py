@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: figures, style and the sorting of tables are inside."""
+"""A report as one self-contained HTML page, including figures, style and sortable tables."""
 
 import re
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from clew.report.document import Block, Cell, Chart, Column, Heading, Numbers, T
 from clew.report.figures import Styles, legend_svg, panel_svg
 
 LONG = 16
-"""A row's name longer than this gets more room on a narrow screen."""
+"""A row name longer than this gets more room on a narrow screen."""
 
 
 def page(title: str, blocks: Sequence[Block], styles: Styles, made_by: str) -> str:
-    """The whole page, with the line `made_by` at its foot; styles are those of legends."""
+    """The whole page, with `made_by` at its foot; the styles are for legends."""
     style, script = (
         (resources.files("clew.report") / name).read_text(encoding="utf-8")
         for name in ("page.css", "page.js")

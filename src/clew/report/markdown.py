@@ -1,4 +1,4 @@
-"""A report as Markdown with its figures in files, and its tables as CSV."""
+"""A report as Markdown, with its figures in files and its tables also as CSV."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -21,8 +21,8 @@ def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> 
     """The report as Markdown.
 
     Args:
-        figures: folder of the charts' PNG files, relative to the text's.
-        tables: folder of the tables' CSV files, the same.
+        figures: folder of the charts' PNG files, relative to the Markdown file.
+        tables: folder of the tables' CSV files, likewise.
     """
     parts = [f"# {_words(title)}"]
     for block in blocks:
@@ -42,7 +42,7 @@ def markdown(title: str, blocks: Sequence[Block], figures: str, tables: str) -> 
 
 
 def plain_table(table: Table) -> str:
-    """A table by itself, its texts as they are and its numbers to the right."""
+    """A table on its own, with unescaped texts and numbers aligned right."""
     columns = range(len(table.columns))
     numeric = [all(_is_number(row[i].text) for row in table.rows) for i in columns]
     ruler = ["---:" if n and i else "---" for i, n in enumerate(numeric)]
@@ -56,7 +56,7 @@ def _is_number(text: str) -> bool:
 
 
 def table_values(table: Table) -> str:
-    """The table as CSV, in full precision where it has records; unknown numbers are empty."""
+    """The table as CSV, in full precision if it has records; unknown numbers are empty."""
     names = [f"{c.text} ({c.below})" if c.below else c.text for c in table.columns]
     shown = [dict(zip(names, (cell.text for cell in row), strict=True)) for row in table.rows]
     records = list(table.records) or shown

@@ -1,10 +1,10 @@
 """The best agents of a run so far, one for each seed, in a file beside the checkpoints.
 
-What was learned can be lost again. An agent's score is the mean return of its evaluation, where
-the run has evaluations (see `clew.run.evaluation`). Elsewhere it is what training itself has
-measured, the mean return over the newest rows of metrics that have at least `EPISODES` episodes
-between them; so it is of the agent and of those shortly before it. The highest of many such means
-is too high by luck: play fresh episodes with what is kept.
+Training can lose what was learned, so the best agents are kept. An agent's score is the mean return
+of its evaluation, if the run has evaluations (see `clew.run.evaluation`). Otherwise it is the mean
+return in training over the newest rows of metrics that together have at least `EPISODES` episodes;
+it then includes agents shortly before this one. The highest of many such means is biased upwards by
+selection: evaluate the kept agents on fresh episodes.
 """
 
 import math
@@ -22,15 +22,15 @@ from clew.run.json_lines import Row
 from clew.run.names import EVALUATED
 
 EPISODES = 100
-"""How many a score is over, at least."""
+"""Least number of episodes of a score."""
 AGENT, STATISTICS = "/seed/agent", "/seed/actor/statistics"
-"""Places of the agents and of what their wrappers have learned, in the state of a run."""
+"""Paths of the agents and of their wrappers' statistics in the state of a run."""
 _SEEDS = "seeds"
-"""In the meta values of the file: update and score of every seed."""
+"""Key in the meta values of the file: update and score of every seed."""
 
 
 class Score(NamedTuple):
-    """When an agent was the best of its seed, and what it earned then."""
+    """The update at which an agent was the best of its seed, and its score."""
 
     update: int
     mean: float
@@ -63,16 +63,16 @@ class Recent:
 class Best:
     """Keeps the agent of every seed while its score is the highest so far.
 
-    Among equal scores the newest agent is kept. A run that is resumed keeps what it would have kept
-    without having stopped: `follow` its rows first. (But for an agent of a row that a run of fewer
-    steps wrote early, at its end.)
+    Among equal scores the newest agent is kept. A resumed run keeps the same agents as one that
+    never stopped, if its rows are given to `follow` first. (Except for an agent of a row that a run
+    of fewer steps wrote early, at its end.)
 
     Args:
         seeds: of the run.
         evaluated: whether evaluations give the scores.
 
     Attributes:
-        scores: of the agents that are kept, for each seed.
+        scores: of the kept agents, for each seed.
     """
 
     def __init__(self, seeds: int, *, evaluated: bool = False):
@@ -80,7 +80,7 @@ class Best:
         self.scores = [Score(0, -math.inf)] * seeds
         self._recent = [Recent() for _ in range(seeds)]
         self._leaves: dict[str, np.ndarray] = {}
-        self._places: dict[str, int] = {}  # of these, among the leaves of a run's state
+        self._places: dict[str, int] = {}  # their places among the leaves of a run's state
         self._changed = False
 
     @property
@@ -89,10 +89,10 @@ class Best:
         return all(math.isfinite(score.mean) for score in self.scores)
 
     def load(self, folder: Path, identity: Identity) -> None:
-        """Takes what the folder of a run's checkpoints has, if it has any.
+        """Loads the file from the folder of a run's checkpoints, if there is one.
 
         Raises:
-            CheckpointError: if the file is damaged or another run's.
+            CheckpointError: if the file is damaged or belongs to another run.
         """
         path = folder / checkpoint.BEST
         if path.exists():
@@ -101,15 +101,15 @@ class Best:
             self._leaves = {name: np.array(leaf) for name, leaf in read.leaves.items()}
 
     def follow(self, row: Row) -> list[float | None]:
-        """Adds a row of metrics; the scores of its agents, None where there is none."""
+        """Adds a row of metrics and returns the scores of its agents, None for those without."""
         if self._evaluated:
             return row.get(f"{EVALUATED}return", [])
-        # A row that somebody has written by hand may lack some.
+        # A row that was written by hand may lack some.
         returns = zip(self._recent, row["episodes"], row.get("return", ()), strict=False)
         return [recent.add(episodes, mean) for recent, episodes, mean in returns]
 
     def see(self, row: Row, state: PyTree) -> None:
-        """Adds a row, and keeps the agents whose score is the highest so far.
+        """Adds a row, and keeps the agents with the highest score so far.
 
         Args:
             row: of metrics.
@@ -123,7 +123,7 @@ class Best:
         if not better:
             return
         self._changed = True
-        if not self._places:  # once: to name all leaves takes longer than to copy the agents
+        if not self._places:  # once, since naming all leaves takes longer than copying the agents
             places = {name: n for n, name in enumerate(checkpoint.named_leaves(state))}
             kept = (AGENT, STATISTICS)
             self._places = {name: n for name, n in places.items() if name.startswith(kept)}
@@ -131,12 +131,12 @@ class Best:
         for name, place in self._places.items():
             leaf = leaves[place]
             if len(self._recent) == 1 or name not in self._leaves:
-                self._leaves[name] = np.array(leaf)  # a copy: the program writes over its state
+                self._leaves[name] = np.array(leaf)  # a copy, since the program reuses its state
             else:
                 self._leaves[name][better] = np.asarray(leaf)[better]
 
     def save(self, folder: Path, identity: Identity) -> None:
-        """Writes the file, if anything has changed since and every seed has an agent in it.
+        """Writes the file, if anything has changed and every seed has an agent.
 
         Raises:
             CheckpointError: if the disk is full or cannot be written to.
@@ -149,10 +149,10 @@ class Best:
 
 
 def scores_of(read: Checkpoint, seeds: int) -> list[Score]:
-    """The scores that a file of best agents has.
+    """The scores in a file of best agents.
 
     Raises:
-        CheckpointError: if it has none, or not one for each seed.
+        CheckpointError: if there is not exactly one for each seed.
     """
     try:
         scores = [Score(*score) for score in read.meta[_SEEDS]]
@@ -160,5 +160,5 @@ def scores_of(read: Checkpoint, seeds: int) -> list[Score]:
         scores = []
     whole = all(type(s.update) is int and type(s.mean) in (int, float) for s in scores)
     if len(scores) != seeds or not whole:
-        raise CheckpointError(f"{read.path}: has no score for each of the run's {seeds} seeds")
+        raise CheckpointError(f"{read.path}: lacks a score for each of the run's {seeds} seeds")
     return scores

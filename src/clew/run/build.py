@@ -1,4 +1,4 @@
-"""From the settings of a run to what it is made of: task, agent, learner and devices."""
+"""Builds the parts of a run from its settings: task, agent, learner and devices."""
 
 import math
 from typing import Any, NamedTuple
@@ -21,13 +21,13 @@ from clew.run.sharding import Sharding, check_devices, choose_devices, sharding_
 
 
 class Parts(NamedTuple):
-    """What a run is made of, besides its state; resolved once from its settings."""
+    """The parts of a run, besides its state; resolved once from its settings."""
 
     config: TrainConfig
-    """With devices and threads chosen."""
+    """The settings, with devices and threads chosen."""
     task: Task
     shapes: Any
-    """Of the agent's arrays."""
+    """Shapes of the agent's arrays."""
     static: Agent
     """The agent without its arrays."""
     learner: Learner
@@ -38,8 +38,8 @@ def make_parts(config: TrainConfig) -> Parts:
     """Resolves the settings of a run; no array is computed.
 
     Raises:
-        UserError: for an unknown or impossible setting, settings that do not fit each other, the
-            task or the devices, or arrays that this machine's memory cannot hold.
+        UserError: for an unknown or impossible setting, for settings that do not fit each other,
+            the task or the devices, or for arrays that do not fit into this machine's RAM.
     """
     config.check_types()
     together(
@@ -108,7 +108,7 @@ def abstract_agent(config: TrainConfig, task: Task) -> Agent:
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuses a memory, or an option of it, that there is not; nothing is built.
+    """Refuses an unknown memory, or an unknown option of it; nothing is built.
 
     Raises:
         UserError: naming the nearest valid ones.
@@ -120,13 +120,13 @@ def check_memory(config: TrainConfig) -> None:
 
 
 def check_room(parts: Parts) -> None:
-    """Refuses settings whose arrays a processor's memory cannot hold, before anything is made.
+    """Refuses settings whose arrays do not fit into RAM, before anything is made.
 
-    The least that a run holds: parameters with Adam's two averages, and for every environment its
-    state of the memory and a number for each step of the rollout.
+    This is a lower bound: parameters with Adam's two moments, and for every environment the
+    memory's state and one number for each step of the rollout.
 
     Raises:
-        UserError: saying how much is needed and how much there is.
+        UserError: with the RAM that is needed and available.
     """
     config, learning = parts.config, parts.learner.config
     agent = eqx.combine(parts.shapes, parts.static)

@@ -1,4 +1,4 @@
-"""Checkpoints: one file each, moved into place when whole, verified when read.
+"""Checkpoints: one file each, renamed into place when complete, and verified when read.
 
 All integers are little-endian:
 
@@ -10,9 +10,9 @@ All integers are little-endian:
               the tree its path, shape, type and place in the rest
     the rest  the leaves' bytes, C order, one after another
 
-What a learner replays may be large and only a resumed run wants it: it is a file of the same form
-beside the checkpoint, "update-N.replay", which the checkpoint's header names with its digest. The
-best agents so far are another file of that form, "best.clew" (see `clew.run.best`).
+A replay buffer may be large, and only a resumed run needs it. It is a file of the same format
+beside the checkpoint, "update-N.replay", whose digest is in the checkpoint's header. The best
+agents so far are another file of that format, "best.clew" (see `clew.run.best`).
 """
 
 import contextlib
@@ -43,38 +43,38 @@ _HEAD = struct.Struct("<8sIQ32s")
 KEEP = 3
 BEST = "best.clew"
 REPLAY = "replay"
-"""In the meta values of a checkpoint: the digest of the file beside it, if it has one."""
+"""Key in the meta values of a checkpoint: the digest of its replay file, if it has one."""
 _AXES = 16
-"""Most axes of an array that is read."""
+"""Most axes of an array in a file."""
 
 
 class CheckpointError(UserError):
-    """A file that is no whole checkpoint of this run, or a place where none can be written."""
+    """A file is not an intact checkpoint of this run, or a checkpoint cannot be written."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was passed over for the one before it."""
+    """A checkpoint was skipped in favour of the one before it."""
 
 
 class Identity(NamedTuple):
-    """Which run a checkpoint is of."""
+    """The run that a checkpoint belongs to."""
 
     run: str
-    """Drawn when the run's folder was made; empty for a run of an earlier version."""
+    """Random id, drawn when the run's folder was made; empty for a run of an earlier version."""
     digests: tuple[str, ...]
-    """Of the settings: the present one, and those that earlier parts of the run had."""
+    """Digests of the settings: the present one, and those of earlier parts of the run."""
 
     def meta(self) -> dict[str, str]:
-        """What a checkpoint of this run says of it."""
+        """The entries about the run in its checkpoints."""
         return {"run": self.run, "digest": self.digests[0]}
 
     def going_on(self, digest: str) -> "Identity":
-        """The run's identity with perhaps other settings; one of before is given an identifier."""
+        """The run's identity with perhaps new settings; a run without an id gets one."""
         earlier = (known for known in self.digests if known != digest)
         return Identity(self.run or secrets.token_hex(8), (digest, *earlier))
 
     def check(self, checkpoint: "Checkpoint") -> "Checkpoint":
-        """Refuses a checkpoint of another run or other settings; earlier versions wrote neither.
+        """Refuses a checkpoint of another run or other settings; old ones have neither entry.
 
         Raises:
             CheckpointError: naming both.
@@ -93,15 +93,15 @@ class Identity(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a file held."""
+    """The contents of a file."""
 
     path: Path
     meta: dict[str, Any]
-    """"update", "seconds", "run" and "digest", and whatever else the writer gave."""
+    """"update", "seconds", "run" and "digest", and everything else that the writer added."""
     leaves: dict[str, np.ndarray]
     """Every leaf by its path in the tree."""
     digest: str = ""
-    """Of the file's header, which has that of the rest."""
+    """Digest of the file's header, which contains the digest of the rest."""
 
 
 def save(
@@ -112,12 +112,12 @@ def save(
     A kill or a full disk leaves the checkpoints that were there before (see `write_file`).
 
     Args:
-        folder: where to; made if it is not there, but not the one that it is in: a run whose
-            folder was removed has nothing to save for.
+        folder: the folder of checkpoints. It is made if missing, but its parent is not: a run
+            whose folder was removed has no reason to save.
         state: a pytree of arrays.
-        meta: JSON values to go with it; "update" names the file.
+        meta: JSON values to store with it; "update" names the file.
         versions: of the libraries.
-        replay: a pytree of arrays that go into a file of their own, if there are any.
+        replay: a pytree of arrays that go into a separate file, if there are any.
 
     Raises:
         CheckpointError: if the disk is full or cannot be written to.
@@ -138,14 +138,14 @@ def save(
 def save_best(
     folder: Path, leaves: Mapping[str, Any], meta: dict[str, Any], versions: dict[str, str]
 ) -> None:
-    """Writes the best agents in place of those before; for the rest see `save`."""
+    """Replaces the file of the best agents; the arguments are those of `save`."""
     with _written(folder / BEST):
         write_file(folder / BEST, encode(leaves, meta, versions))
 
 
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[None]:
-    """Makes the folder of a file that is written, and says what is safe where that fails."""
+    """Makes the folder for a file; if writing fails, the error says what is safe."""
     try:
         path.parent.mkdir(exist_ok=True)
         yield
@@ -154,7 +154,7 @@ def _written(path: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the unfinished files of killed writers; only for the run's owner."""
+    """Removes the incomplete files of killed writers; only the run's owner may call it."""
     if folder.is_dir():
         for path in folder.glob(".*.writing"):
             path.unlink(missing_ok=True)
@@ -164,7 +164,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def size_of_replays(folder: Path) -> int:
-    """Bytes of what a learner replays, in the checkpoints of a folder."""
+    """Size in bytes of the replay files in a folder of checkpoints."""
     return sum(path.stat().st_size for path in folder.glob("update-*.replay"))
 
 
@@ -187,10 +187,11 @@ def read(path: Path) -> Checkpoint:
 
 
 def read_replay(checkpoint: Checkpoint) -> Checkpoint:
-    """What a learner replays, from the file beside a checkpoint; nothing if there is none.
+    """The replay buffer from the file beside a checkpoint; empty if there is none.
 
     Raises:
-        CheckpointError: naming the file and what is wrong with it, also if it is another's.
+        CheckpointError: naming the file and what is wrong with it, also if it belongs to another
+            checkpoint.
     """
     path, digest = _replay_of(checkpoint.path), checkpoint.meta.get(REPLAY)
     if digest is None:
@@ -206,11 +207,11 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
 
     Args:
         checkpoint: what `read` returned.
-        template: a pytree of anything with shape and dtype.
+        template: a pytree whose leaves have shape and dtype.
         prefix: of the paths, to restore a part of the saved tree.
 
     Raises:
-        CheckpointError: if a leaf is missing or has another shape or type, naming it.
+        CheckpointError: naming a leaf that is missing or has another shape or type.
     """
 
     def take(path: Any, like: Any) -> Any:
@@ -239,20 +240,20 @@ def restore(checkpoint: Checkpoint, template: PyTree, prefix: str = "") -> PyTre
 def load_newest(
     folder: Path, accept: Callable[[Checkpoint], Any]
 ) -> tuple[Checkpoint, Any, list[Path]] | None:
-    """The newest checkpoint that is whole and that `accept` accepts.
+    """The newest checkpoint that is intact and that `accept` accepts.
 
-    Every one that is passed over is named in a `CheckpointWarning` with the reason.
+    Every skipped one is named in a `CheckpointWarning` with the reason.
 
     Args:
         folder: of the checkpoints.
         accept: converts a checkpoint, or raises `CheckpointError`.
 
     Returns:
-        The checkpoint, the result of `accept` and the newer files that were passed over; None
-        if the folder has no checkpoint.
+        The checkpoint, the result of `accept` and the newer files that were skipped; None if the
+        folder has no checkpoint.
 
     Raises:
-        CheckpointError: if there are checkpoints and none is good, with every file and reason.
+        CheckpointError: if there are checkpoints but none is usable, with every file and reason.
     """
     reasons: list[str] = []
     passed: list[Path] = []
@@ -265,7 +266,7 @@ def load_newest(
             passed.append(path)
             continue
         for reason in reasons:
-            text = f"{reason}; {path.name} is taken instead"
+            text = f"{reason}; {path.name} is used instead"
             warnings.warn(text, CheckpointWarning, stacklevel=2)
         return checkpoint, made, passed
     if reasons:
@@ -274,7 +275,7 @@ def load_newest(
 
 
 def set_aside(paths: list[Path]) -> None:
-    """Renames unusable checkpoints, so that they neither are read again nor count as kept."""
+    """Renames unusable checkpoints, so that they are neither read again nor counted as kept."""
     for path in paths:
         os.replace(path, path.with_name(f"unusable-{path.name}"))
 
@@ -297,18 +298,18 @@ def _replay_of(path: Path) -> Path:
 
 
 def _digest_of(head: bytes | memoryview) -> str:
-    """Of the header of a file that begins so."""
+    """Digest of the header of a file with this beginning."""
     return _HEAD.unpack_from(head)[3].hex()
 
 
 def encode(
     leaves: Mapping[str, Any], meta: dict[str, Any], versions: dict[str, str]
 ) -> list[bytes | memoryview]:
-    """The blocks of a file, in order: head, header, leaves. Of large leaves nothing is copied.
+    """The blocks of a file, in order: head, header, leaves. Large leaves are not copied.
 
     Args:
         leaves: arrays by their paths; random keys are written as their data.
-        meta: JSON values to go with it.
+        meta: JSON values to store with them.
         versions: of the libraries, for the record.
     """
     entries, blocks, offset = [], [], 0
@@ -336,11 +337,11 @@ def encode(
 
 
 def decode(data: memoryview) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Verifies all of a file's bytes and returns its meta values and its leaves by path.
+    """Verifies all bytes of a file, and returns its meta values and its leaves by path.
 
     Raises:
-        CheckpointError: saying what is wrong: not a checkpoint, a newer layout, cut short, or
-            changed since it was written.
+        CheckpointError: for a file that is not a checkpoint, has a newer layout, is cut short, or
+            was changed after it was written.
     """
     if bytes(data[:8]) != MAGIC[: len(data)] or not data:
         raise CheckpointError("not a checkpoint of clew")
@@ -372,19 +373,19 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
 
 
 def path_name(path: Any) -> str:
-    """A leaf's place in the tree, as "/seed/agent/memory/layers/0/weight"."""
+    """A leaf's path in the tree, such as "/seed/agent/memory/layers/0/weight"."""
     return "/" + jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def is_random_key(leaf: Any) -> bool:
-    """Whether an array, or its shape and type, is of random keys."""
+    """Whether an array, or its shape and type, holds random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _read_header(raw: bytes) -> dict[str, Any]:
-    """The header, with the keys and types that `encode` gives it.
+    """The header, checked to have the keys and types that `encode` writes.
 
-    Its checksum says that it is what was written, not who wrote it: nothing in it is believed.
+    A checksum shows that nothing was changed, not who wrote it, so every value is checked.
     """
     try:
         header = json.loads(raw)
@@ -409,7 +410,7 @@ def _require_types(what: str, value: Any, types: dict[str, type]) -> None:
 
 
 def _read_leaves(rest: memoryview, entries: list[Any]) -> dict[str, np.ndarray]:
-    """The leaves, which fill the rest of the file one after another, without gap or overlap."""
+    """The leaves, which have to fill the rest of the file without gap or overlap."""
     leaves: dict[str, np.ndarray] = {}
     end = 0
     for number, entry in enumerate(entries):
@@ -417,7 +418,7 @@ def _read_leaves(rest: memoryview, entries: list[Any]) -> dict[str, np.ndarray]:
         _require_types(what, entry, {"path": str, "shape": list, "dtype": str, "offset": int})
         what = f"its leaf {entry['path']!r:.80}"
         if entry["path"] in leaves:
-            raise CheckpointError(f"{what} is there twice")
+            raise CheckpointError(f"{what} appears twice")
         if entry["offset"] != end:
             raise CheckpointError(f"{what} is at byte {entry['offset']}, expected {end}")
         leaves[entry["path"]] = leaf = _leaf(rest[end:], entry, what)
@@ -428,7 +429,7 @@ def _read_leaves(rest: memoryview, entries: list[Any]) -> dict[str, np.ndarray]:
 
 
 def _leaf(rest: memoryview, entry: dict[str, Any], what: str) -> np.ndarray:
-    """One array; nothing is allocated, it lies in the file's own bytes."""
+    """One array, as a view of the file's bytes; nothing is allocated."""
     shape = entry["shape"]
     if len(shape) > _AXES or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
         raise CheckpointError(f"{what} has the shape {str(shape):.60}")
@@ -447,11 +448,11 @@ def _leaf(rest: memoryview, entry: dict[str, Any], what: str) -> np.ndarray:
 
 
 def _check_update(path: Path, meta: dict[str, Any], leaves: dict[str, np.ndarray]) -> None:
-    """The update that a file's name, its header and its state say is one and the same."""
+    """Checks that a file's name, its header and its state agree on the update."""
     if update_of(path) not in (None, meta["update"]):
-        raise CheckpointError(f"it is of update {meta['update']}, its name says another")
+        raise CheckpointError(f"it is of update {meta['update']}, but its name has another")
     counted = leaves.get("/update")
     if counted is None or counted.shape or counted.dtype.kind not in "iu":
         return
     if int(counted) != meta["update"]:
-        raise CheckpointError(f"it is of update {meta['update']}, its state of {int(counted)}")
+        raise CheckpointError(f"it is of update {meta['update']}, but its state of {int(counted)}")

@@ -1,4 +1,4 @@
-"""Connections to a Ray cluster: one that is running, or one of this process's own."""
+"""Connections to a Ray cluster: a running one, or one that this process starts."""
 
 import contextlib
 import importlib
@@ -24,7 +24,7 @@ def import_ray() -> Any:
     Raises:
         UserError: if it is not installed.
     """
-    # Before the import, which reads it: no usage statistics are sent.
+    # Before the import, which reads it, so that no usage statistics are sent.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         return importlib.import_module("ray")
@@ -35,10 +35,10 @@ def import_ray() -> Any:
 
 
 def check_address(address: str) -> None:
-    """Refuses what cannot be the address of a cluster; nothing is connected.
+    """Refuses text that cannot be the address of a cluster, without connecting.
 
     Raises:
-        UserError: with the forms that there are.
+        UserError: with the valid forms.
     """
     if address in ("auto", "local"):
         return
@@ -52,12 +52,12 @@ def join(address: str) -> tuple[Any, bool]:
 
     Args:
         address: "auto" for the cluster of this machine or of RAY_ADDRESS, "host:port" from a
-            machine of the cluster, "ray://host:port" from any other; "local" for a cluster of
-            this machine alone that ends with this process. A process that is connected to Ray
-            already needs "auto", and stays connected in the end.
+            machine of the cluster, "ray://host:port" from any other machine; "local" for a cluster
+            on this machine that ends with this process. A process that is already connected to
+            Ray needs "auto", and stays connected in the end.
 
     Returns:
-        The package, and whether it is for the caller to disconnect.
+        The package, and whether the caller has to disconnect.
 
     Raises:
         UserError: if Ray is not installed, or no cluster answers at the address.
@@ -76,7 +76,7 @@ def join(address: str) -> tuple[Any, bool]:
 
 @contextlib.contextmanager
 def joined(address: str) -> Iterator[None]:
-    """Connects this process for a while, see `join`; an empty address connects to none."""
+    """Connects this process within a `with` block, see `join`; not for an empty address."""
     if not address:
         yield
         return
@@ -89,16 +89,16 @@ def joined(address: str) -> Iterator[None]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Variables of a process of the cluster: this one's settings, its places to import from."""
+    """Environment variables for a process of the cluster: this one's settings and import paths."""
     settings = {k: v for k, v in os.environ.items() if k.startswith(("JAX_", "XLA_", "CLEW_"))}
-    # A node has a Python and packages of its own, at the same places perhaps.
+    # A node has its own Python and packages, perhaps at the same paths.
     own = tuple(os.path.join(prefix, "lib") for prefix in (sys.prefix, sys.base_prefix))
     here = [path for path in map(os.path.abspath, sys.path) if not path.startswith(own)]
     places = os.pathsep.join(dict.fromkeys([*here, os.getcwd()]))
     return {**settings, **more, "PYTHONPATH": places}
 
 
-# Ray may try for minutes, ending the process when it gives up, so that another one goes ahead.
+# Ray may try for minutes and ends the process when it gives up, so another process tries first.
 _TRY = """
 import logging, sys, ray
 try:
@@ -115,7 +115,7 @@ def _connect(ray: Any, address: str) -> None:
             warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
             try:
                 ray.init("local", include_dashboard=False, **quiet)
-            except Exception as error:  # Ray raises plain ones, as where a machine is too busy
+            except Exception as error:  # Ray raises plain ones, for example on a busy machine
                 why = " ".join(str(error).split())
                 raise UserError(f"no Ray cluster could be started here: {why}") from error
         return
@@ -140,7 +140,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _knock(address: str) -> None:
-    """Finds out at once whether the address answers."""
+    """Checks quickly whether the address answers."""
     check_address(address)
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:

@@ -1,4 +1,4 @@
-"""The whole training loop, acting and learning by turns, as one compiled program."""
+"""The whole training loop, acting and learning in turn, as one compiled program."""
 
 import operator
 import threading
@@ -20,25 +20,25 @@ from clew.run.updates import RunState, SeedState, run_template, state_layouts, u
 
 
 class Program(Protocol):
-    """What makes the updates of a run: a compiled loop, or one with environments on the host."""
+    """Makes the updates of a run: a compiled loop, or one with environments on the host."""
 
     state: RunState | None
-    """After the last whole update, also of a call that raised; None before the first."""
+    """The state after the last complete update, also if a call raised; None before the first."""
 
     def __call__(self, state: RunState, count: Int[Array, ""]) -> RunState:
-        """Makes `count` updates, or fewer if one gives a number that is not finite.
+        """Makes `count` updates, or fewer if an update produces a number that is not finite.
 
-        The given state is used up.
+        The buffers of the given state are donated.
 
         Raises:
             EnvironmentFault: an environment returned NaN, or environments and actors failed more
                 often than the run's settings allow.
-            RolloutStopped: the run is to end; `state` is that of the last whole update.
+            RolloutStopped: the run is to end; `state` is that of the last complete update.
         """
         ...
 
     def measured(self) -> dict[str, Any]:
-        """What was measured since the last call of this method, for a row of metrics."""
+        """Measures since the last call of this method, for a row of metrics."""
         return {}
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Program(Protocol):
 
 
 class CompiledProgram(Program):
-    """A loop of updates that is compiled as one, for one device or several."""
+    """A loop of updates compiled as one program, for one or several devices."""
 
     def __init__(self, parts: Parts, compiled: Any):
         self.compiled = compiled
@@ -60,7 +60,7 @@ class CompiledProgram(Program):
 
 
 _COMPILED: dict[Hashable, tuple[list[Any], Any]] = {}
-"""Programs, each with the user's own code that it was compiled from."""
+"""Compiled programs, each with the user code that it was compiled from."""
 _KEPT = 4
 _COMPILING = threading.Lock()
 
@@ -68,17 +68,17 @@ _COMPILING = threading.Lock()
 def compile_program(parts: Parts) -> CompiledProgram:
     """Compiles the loop, or takes it from the cache of compiled loops.
 
-    The number of updates is an argument of the program, so that one program serves all calls: a
-    resumed run computes bit for bit what it would have without the interruption.
+    The number of updates is an argument of the program, so that one program serves all calls. A
+    resumed run therefore equals an uninterrupted one bit for bit.
     """
     config, stream = parts.config, parts.task.require_stream()
-    # A process that resumes a run, or repeats one, has the program already.
-    # Two tasks of one name outside of the registry may differ, so their programs are not shared.
+    # A process that resumes or repeats a run already has the program.
+    # Two tasks of one name outside the registry may differ, so their programs are not shared.
     task = ENVS.get(config.env, jax.tree.structure(stream))
     devices = config.devices, config.device_threads
     memory = find("memory", config.memory, MEMORIES)
     key = (config.digest(), devices, task, memory)
-    # A name in a notebook may be given to other code.
+    # In a notebook a name may come to refer to other code.
     own = [resolve(name) for name, _ in config.own_parts]
     with _COMPILING:
         if key in _COMPILED and any(map(operator.is_not, own, _COMPILED[key][0])):
@@ -95,7 +95,7 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedSt
     """Compiles `advance` for the run's devices.
 
     Raises:
-        UserError: if the program holds more than this machine's memory.
+        UserError: if the program needs more RAM than this machine has.
     """
     sharding, layouts = parts.sharding, state_layouts(parts)
     options: dict[str, Any] = {}
@@ -111,9 +111,9 @@ def compile_loop(parts: Parts, one: Callable[[SeedState, Int[Array, ""]], SeedSt
 def advance(
     one: Callable[[SeedState, Int[Array, ""]], SeedState], state: RunState, count: Int[Array, ""]
 ) -> RunState:
-    """So many updates, or fewer if one gives a number that is not finite.
+    """Makes `count` updates, or fewer if an update produces a number that is not finite.
 
-    One is an update of all seeds, from their state and the number of updates before it.
+    `one` updates all seeds, given their state and the number of updates before.
     """
     stop = state.update + count
 

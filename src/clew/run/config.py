@@ -54,12 +54,12 @@ T = TypeVar("T")
 
 
 def _chosen(kind: Callable[..., T]) -> T:
-    """A field that is None where it is left out, until the configuration is built."""
+    """A field that is None if it is left out, until the configuration is built."""
     return cast(T, field(default=None))
 
 
 def keep_python_numbers(settings: Any) -> None:
-    """Puts Python's own numbers in place of NumPy's, which JSON does not know.
+    """Replaces NumPy's numbers, which JSON does not have, by Python's.
 
     Args:
         settings: a frozen dataclass, in its `__post_init__`.
@@ -69,7 +69,7 @@ def keep_python_numbers(settings: Any) -> None:
 
 
 def _python_numbers(value: Any) -> Any:
-    """A setting, or what holds some; it is returned itself where nothing changes."""
+    """A setting, or a container of settings; the same object if nothing changes."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):
@@ -98,92 +98,91 @@ def _unknown_setting(name: str) -> UserError:
 
 @dataclass(frozen=True)
 class TrainConfig(LearnerSettings):
-    """What to train, on what, for how long; the defaults learn a short T-Maze in a minute.
+    """All settings of a training; the defaults learn a short T-Maze in a minute.
 
-    Settings that are None, or left out where the default is None, are chosen by the task when the
+    A setting that is None or left out with the default None is chosen by the task when the
     configuration is built (see `clew.run.defaults`); afterwards none is None.
     """
 
     env: str = ENV
     """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID (or xminigrid,
-    craftax, brax or jumanji), or module:Class, a JAX task or a Gymnasium environment of your
-    own."""
+    craftax, brax or jumanji), or module:Class for your own JAX task or Gymnasium environment."""
     env_options: dict[str, Any] = _chosen(dict)
     """Options of the task. Defaults apply only to the default task."""
     memory: str = "arelit"
-    """Name of the memory model: one that `clew models` lists, or module:Class, a memory of your
-    own, called with input_size, key=key and memory_options."""
+    """Name of the memory model: one that `clew models` lists, or module:Class for your own, called
+    with input_size, key=key and memory_options."""
     memory_options: dict[str, Any] = field(default_factory=lambda: DefaultOptions(MEMORY_OPTIONS))
-    """Options of the memory model; without any, hidden_size=64 and num_layers=2 where it has them.
-    Where some are given, the others are the memory's own defaults, as all are of a memory of your
-    own."""
+    """Options of the memory model. Without any, models of the library get hidden_size=64 and
+    num_layers=2 if they have them. If some are given, the others take the model's own defaults. A
+    memory of your own always has its own defaults."""
     network: NetworkConfig = _chosen(NetworkConfig)
     """The network around the memory: encoder, projection and heads."""
     algorithm: str = "auto"
     """Learner: a2c (advantage actor-critic), ppo (proximal policy optimisation), pqn or r2d2
-    (Q-learning without and with replay, for one choice of actions), sac (soft actor-critic with
-    replay, for one choice or continuous actions), or auto: a2c on tasks written in JAX; on
-    Gymnasium environments the one whose settings are given, else ppo, with the encoder that fits
-    (auto) and normalised rewards unless you set them. Or module:Class, a learner of your own."""
+    (Q-learning without and with replay, for discrete actions), sac (soft actor-critic with replay,
+    for discrete or continuous actions), or auto: a2c on tasks written in JAX; on Gymnasium
+    environments the one whose settings are given, else ppo, with a fitting encoder (auto) and
+    normalised rewards unless you set them. Or module:Class for a learner of your own."""
     learner_options: dict[str, Any] = field(default_factory=dict)
-    """Settings of a learner of your own; those that are left out are its own defaults."""
+    """Settings of a learner of your own; the others take its defaults."""
     wrappers: WrapperConfig = _chosen(WrapperConfig)
     """Wrappers around the environment."""
     host: HostConfig = field(default_factory=HostConfig)
     """How Gymnasium environments are run."""
     runner: str = "sync"
-    """How acting and learning take turns: sync, one after the other, or async, at the same time
-    and in several processes (PPO, PQN, R2D2 and SAC on Gymnasium environments only)."""
+    """How acting and learning alternate: sync, one after the other, or async, at the same time in
+    several processes (PPO, PQN, R2D2 and SAC on Gymnasium environments only)."""
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
-    """How actors and learner share the work; it counts only with runner async."""
+    """How actors and learner share the work; used only with runner async."""
     start_from: str = ""
-    """A run whose agent to begin with: its folder, its name or one of its checkpoint files; empty
-    begins with fresh weights. Its arrays must have the same shapes. What the wrappers have learned
-    comes along; the optimiser, what is replayed and all counts begin anew. If it has several seeds,
-    this run needs as many, each beginning with one; in studies and sweeps it must have one."""
+    """A run whose trained agent to start with: its folder, its name or one of its checkpoint files;
+    empty starts with fresh weights. The arrays must have the same shapes. The wrappers' statistics
+    are taken over; the optimiser, the replay buffer and all counters start anew. If that run has
+    several seeds, this one needs as many, one for each; in studies and sweeps it must have one."""
     steps: int = 500_000
-    """Environment steps for every seed, over all its environments; rounded up to whole rollouts."""
+    """Environment steps of every seed, over all its environments; rounded up to whole rollouts."""
     seeds: int = 1
     """Independent agents trained side by side in one compiled program."""
     devices: int = 0
-    """Devices to compute on. The seeds are divided between them if that leaves none over, otherwise
+    """Devices to compute on. The seeds are divided between them if that works out evenly, otherwise
     the environments of each seed. 0 chooses: for a task written in JAX one per CPU core, as many as
     divide the seeds. config.json records the number."""
     device_threads: str = "auto"
-    """Threads of each CPU device: one, all (as many as XLA takes), or auto, which is one for a task
+    """Threads of each CPU device: one, all (XLA's default), or auto, which is one for a task
     written in JAX."""
     seed: int = 0
     """First seed; the others count up from it."""
     name: str = ""
-    """Name of the run's folder; empty chooses <env>-<memory>-<number>."""
+    """Name of the run's folder; by default <env>-<memory>-<number>."""
     run_dir: str = "runs"
-    """Folder that holds the folders of runs."""
+    """Folder that holds the runs."""
     log_every: int = 5
     """Updates between two rows of metrics.jsonl."""
     checkpoint_seconds: float = 60.0
     """Seconds of training between two checkpoints."""
     evaluate_every: int = 0
     """Environment steps of each seed between two evaluations on fresh episodes, rounded up to rows
-    of metrics.jsonl, which have what came of them; 0 for none. They choose the best agent, and
-    change nothing of the training."""
+    of metrics.jsonl, which record their results; 0 for none. Evaluations select the best agent;
+    they do not change the training."""
     evaluate_episodes: int = 16
     """Episodes of an evaluation, for every seed."""
     evaluate_actions: str = "greedy"
     """How evaluations choose actions: greedy, the most probable one, or sampled, as in training."""
     evaluate_max_steps: int = 100_000
-    """Steps that an episode of an evaluation may take; with a longer one it comes to nothing."""
+    """Most steps of an episode in an evaluation; with a longer one the evaluation is dropped."""
     loggers: tuple[str, ...] = ()
-    """Where rows of metrics go besides metrics.jsonl: tensorboard, wandb, or module:Class, a logger
-    of your own; several or none."""
+    """Loggers of metrics besides metrics.jsonl: tensorboard, wandb, or module:Class for your own;
+    several or none."""
     wandb: WandbConfig = field(default_factory=WandbConfig)
     """Weights & Biases, if it is among the loggers."""
     preset: str = ""
-    """On the command line: begin with the settings of a published experiment, such as
-    pramanik/arelit or makkink/gtrxl; options that are given too are added to them. In Python only
-    the name of the preset that these settings came from."""
+    """On the command line: start with the settings of a published experiment, such as
+    pramanik/arelit or makkink/gtrxl; other given options are added to them. In Python: only the
+    name of the preset that these settings come from."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Refuses a setting that there is not, with the nearest ones or the group that has it."""
+        """Refuses an unknown setting; the error has the nearest ones or the group that has it."""
         for name in settings.keys() - cls.__dataclass_fields__.keys():
             raise _unknown_setting(name)
         return super().__new__(cls)
@@ -209,14 +208,14 @@ class TrainConfig(LearnerSettings):
             object.__setattr__(self, "memory_options", DefaultOptions())
 
     def _name_classes(self) -> None:
-        """Classes that are given as themselves are recorded by their names."""
+        """Replaces classes that are given as objects by their names."""
         for name, kind in (("memory", "memory"), ("env", "task"), ("algorithm", "learner")):
             given: object = getattr(self, name)
             if not isinstance(given, str):
                 object.__setattr__(self, name, recorded_name(kind, given))
 
     def _place_start(self) -> None:
-        """A path to start from, or the name of a run, is the same wherever this is read."""
+        """Makes the run to start from an absolute path, valid wherever the settings are read."""
         given = self.start_from
         if isinstance(given, str) and given:
             near = (Path(given), Path(self.run_dir) / given)
@@ -224,7 +223,7 @@ class TrainConfig(LearnerSettings):
             object.__setattr__(self, "start_from", found)
 
     def _check_groups(self) -> None:
-        """Refuses a group of settings that is no such group, before anything is read from it."""
+        """Refuses a group of settings of the wrong type, before anything is read from it."""
         for name, kind in _GROUPS.items():
             given = getattr(self, name)
             if given is not None and not isinstance(given, kind):
@@ -237,13 +236,13 @@ class TrainConfig(LearnerSettings):
 
     @property
     def learning(self) -> LearnerConfig:
-        """The settings of the algorithm that is used."""
+        """The settings of the algorithm in use."""
         if is_reference(self.algorithm):
             return learner_settings(self.algorithm, self.learner_options)
         return getattr(self, self.algorithm)
 
     def with_learning(self, **changes: Any) -> Self:
-        """The configuration with other values of some settings of the algorithm that is used.
+        """The configuration with other values for some settings of the algorithm in use.
 
         Raises:
             UserError: for a setting that the algorithm does not have, with the nearest ones.
@@ -260,12 +259,12 @@ class TrainConfig(LearnerSettings):
 
     @property
     def learner(self) -> Learner:
-        """The algorithm that is used, with its settings."""
+        """The algorithm in use, with its settings."""
         return make_learner(self.algorithm, self.learning, self.updates)
 
     @property
     def own_parts(self) -> list[tuple[str, dict[str, Any]]]:
-        """What is named by where its code is, with its options, but for the task: memory, encoder,
+        """The parts named by module:name, with their options, except the task: memory, encoder,
         learner, loggers, schedules."""
         parts: list[tuple[str, dict[str, Any]]] = [
             (self.memory, self.memory_options),
@@ -289,7 +288,7 @@ class TrainConfig(LearnerSettings):
         return math.ceil(self.steps / self.steps_per_update)
 
     def validate(self) -> None:
-        """Refuses impossible settings; nothing is built. `make_parts` says what does not fit.
+        """Refuses impossible settings, without building anything; `make_parts` checks the rest.
 
         Raises:
             UserError: naming the setting, its value and what was expected, or the nearest valid
@@ -314,14 +313,14 @@ class TrainConfig(LearnerSettings):
             lambda: check_loggers(self.loggers, self.wandb),
             lambda: _check_name(self.name),
         )
-        require_at_least("seed", self.seed, 0, SEEDS - self.seeds)  # beyond, JAX begins again at 0
+        require_at_least("seed", self.seed, 0, SEEDS - self.seeds)  # larger ones wrap in JAX
         try:
             json.dumps(self.to_json(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"settings must be plain finite values: {error}") from error
 
     def _validate_learning(self) -> None:
-        """The learner's settings, and the steps, which are whole rollouts of it."""
+        """Validates the learner's settings and the steps, which are whole rollouts."""
         self._validate_algorithm()
         together(self.learning.validate, lambda: require_at_least("steps", self.steps, 1, 2**53))
         if self.steps < self.steps_per_update:
@@ -332,19 +331,19 @@ class TrainConfig(LearnerSettings):
         require_at_least("the number of updates", self.updates, 1)
 
     def check_types(self) -> None:
-        """Refuses settings of the wrong type, see `require_types`."""
+        """Refuses settings of the wrong type; see `require_types`."""
         require_types(self)
         for name in _GROUPS:
             require_types(getattr(self, name), f"{name}.{{}}")
 
     def _validate_algorithm(self) -> None:
         if is_reference(self.algorithm):
-            return  # `learning` says what is wrong with it
+            return  # `learning` raises the error
         require_choice("algorithm", self.algorithm, ALGORITHMS)
         if self.learner_options:
             raise UserError(
                 f"learner_options are for a learner of your own (module:Class); the settings of "
-                f"{self.algorithm} are in {self.algorithm}, got {self.learner_options}"
+                f"{self.algorithm} are in the group {self.algorithm}, got {self.learner_options}"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -354,17 +353,17 @@ class TrainConfig(LearnerSettings):
         return values | learners  # the task and the memory come first
 
     def identity(self) -> dict[str, Any]:
-        """The settings that say what is computed, as JSON values.
+        """The settings that determine what is computed, as JSON values.
 
-        Those of the algorithm that is not used are left out. So are the newer ones where they hold
-        what they did before they could be set: results keep their names from version to version.
+        Settings of algorithms that are not in use are left out. Newer settings are left out if they
+        have the value of before they existed, so that results keep their names across versions.
         """
         values = self.to_json()
         for name in (*(n for n in LEARNERS if n != self.algorithm), *BESIDE):
             del values[name]
         for name in PLACE:
             del values["asynchronous"][name]
-        # By turns in one process both runners compute the same.
+        # In one process, taking turns, both runners compute the same.
         if self.runner == "sync" or self.asynchronous.serial:
             del values["runner"], values["asynchronous"]
         for name in _NEWER:
@@ -379,21 +378,21 @@ class TrainConfig(LearnerSettings):
         return values | lasting_memory(self.memory, values["memory_options"])
 
     def digest(self) -> str:
-        """Twelve hexadecimal digits that name the settings which an update depends on."""
+        """Twelve hexadecimal digits that identify the settings on which an update depends."""
         values = self.identity()
         for name in ("name", "run_dir", "preset", "steps", "checkpoint_seconds"):
             del values[name]
         for name in EVALUATION:
             values.pop(name, None)
         if is_reference(self.algorithm):
-            values["steps"] = self.steps  # whether it is scheduled only its code can say
+            values["steps"] = self.steps  # only its code knows whether it has a schedule
         elif self.learner.gathering.scheduled:
             values["updates"] = self.updates
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
 EVALUATION = ("evaluate_every", "evaluate_episodes", "evaluate_actions", "evaluate_max_steps")
-"""Settings of the evaluations while training, which no update depends on."""
+"""Settings of the evaluations while training; no update depends on them."""
 _NEWER = (
     *EVALUATION,
     "algorithm",
@@ -416,7 +415,7 @@ _NEWER = (
     "network.noise_steps",
 )
 SEEDS = 2**32
-"""How many different seeds there are."""
+"""The number of different seeds."""
 _TYPES = {
     str: "a string",
     bool: "True or False",
@@ -425,10 +424,10 @@ _TYPES = {
     Mapping: "a dict",
 }
 BOOKKEEPING = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
-"""Settings that no training depends on but by its seed: a study and a sweep have their own."""
+"""Settings that no training depends on, except by its seed; a study and a sweep set them."""
 BESIDE = ("loggers", "wandb", "devices", "device_threads", "host")
-"""Settings that no number of a run depends on, but for rounding and where an environment failed; a
-resumed run may change them."""
+"""Settings that no number of a run depends on, except by rounding and after a fault of an
+environment; a resumed run may change them."""
 _GROUPS: dict[str, type] = {
     "network": NetworkConfig,
     **{name: learner.settings for name, learner in LEARNERS.items()},
@@ -446,16 +445,16 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
 
     Args:
         values: as it wrote them.
-        former: whether memories began with other options where none were given. Without threads
-            they did.
+        former: whether the file is from the time when memories had other default options. It is if
+            it has no threads.
 
     Raises:
-        UserError: for a field that this version does not know, or a value of the wrong kind.
+        UserError: for a field that this version does not have, or a value of the wrong kind.
     """
     if not isinstance(values, dict):
         raise UserError(f"settings must be an object, got {values!r:.40}")
     values = migrate_settings(values, TrainConfig.memory, former=former)
-    if values["algorithm"] == "auto":  # choosing one may import the task, and this is data
+    if values["algorithm"] == "auto":  # choosing one may import the task, but this is only data
         raise UserError("the setting algorithm must name an algorithm, got 'auto'")
     parts = {name: values.pop(name, {}) for name in _GROUPS}
     for kind, given in ((TrainConfig, values), *((_GROUPS[n], v) for n, v in parts.items())):
@@ -473,11 +472,11 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
 
 
 def require_types(settings: Any, called: str = "{}") -> None:
-    """Refuses strings, switches, lists and groups of the wrong type; numbers are checked elsewhere.
+    """Refuses strings, flags, lists and groups of the wrong type; numbers are checked elsewhere.
 
     Args:
         settings: a dataclass.
-        called: what messages call a setting, with its name in place of {}.
+        called: how messages name a setting, with its name in place of {}.
 
     Raises:
         UserError: naming the setting, its value and what was expected.
@@ -502,11 +501,11 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value is of a setting's type; what JSON cannot tell apart passes.
+    """Whether a JSON value is of a setting's type; types that JSON cannot tell apart pass.
 
     Args:
         value: the value.
-        hint: the type, as the setting is declared.
+        hint: the declared type of the setting.
     """
     if get_origin(hint) in (Union, UnionType):
         return any(fits(value, one) for one in get_args(hint))
@@ -525,7 +524,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two configurations differ, folder, name and loggers set aside.
+    """The settings in which two configurations differ, apart from folder, name and loggers.
 
     Returns:
         Name of the setting ("a2c.gamma" for nested ones) to its old and new value.
@@ -536,7 +535,7 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
         a |= {f"{group}.{k}": v for k, v in a.pop(group).items()}
         b |= {f"{group}.{k}": v for k, v in b.pop(group).items()}
     aside = ("name", "run_dir", "preset", *BESIDE)
-    # As text, in which one NaN is like another.
+    # As text, in which all NaN are equal.
     return {
         k: (a[k], b[k])
         for k in a
@@ -545,7 +544,7 @@ def differences(old: TrainConfig, new: TrainConfig) -> dict[str, tuple[Any, Any]
 
 
 def refuse_unused(config: TrainConfig) -> None:
-    """Refuses settings of a learner that does not learn: they would change nothing.
+    """Refuses settings of a learner that is not in use, since they would change nothing.
 
     Raises:
         UserError: naming the settings, and how to use them.
@@ -564,7 +563,7 @@ def refuse_unused(config: TrainConfig) -> None:
 
 
 def unused(setting: str, learner: str, config: TrainConfig) -> str:
-    """The line on a setting of a learner that does not learn."""
+    """The error's text for a setting of a learner that is not in use."""
     return (
         f"{setting} would change nothing: {config.env} is learned by {config.algorithm} here; "
         f"--algorithm {learner} (in Python algorithm={learner!r}) would use it"

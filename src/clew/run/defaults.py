@@ -1,4 +1,4 @@
-"""What a run's settings are where they are left out, by its task."""
+"""The default settings of a run, by its task."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -12,15 +12,15 @@ from clew.memory import options_of
 ENV = "tmaze"
 """The default task."""
 OWN = "a2c"
-"""The algorithm of "auto" on clew's own tasks, whose studies use it, whatever is given."""
+"""The algorithm of "auto" on clew's own tasks, whose studies use it, with any settings."""
 
 
 MEMORY_OPTIONS = {"hidden_size": 64, "num_layers": 2}
-"""The default options of memories, as far as they have them."""
+"""The default options of memories that have such options."""
 
 
 class DefaultOptions(dict[str, Any]):
-    """Options that were left out; another task or memory does not inherit them."""
+    """Options that were chosen as defaults; another task or memory does not inherit them."""
 
 
 class Defaults(NamedTuple):
@@ -33,16 +33,16 @@ class Defaults(NamedTuple):
 
 
 def defaults_for(env: str, algorithm: str, given: Collection[str]) -> Defaults:
-    """The settings that stand in place of those that are left out.
+    """The values of settings that are left out.
 
-    The value's error grows with the rewards, and its gradient drowns the policy's (see
-    docs/training.md): where "auto" chooses for an environment whose rewards nobody knows, they are
-    normalised, and the encoder is the one that fits its observations.
+    The error of the value grows with the rewards, and then its gradient dominates the policy's (see
+    docs/training.md). So if "auto" chooses for an environment of unknown reward scale, rewards are
+    normalised, and the encoder is chosen to fit the observations.
 
     Args:
         env: the task.
-        algorithm: as asked for, or "auto".
-        given: the learners whose settings are not their defaults.
+        algorithm: the requested one, or "auto".
+        given: the learners whose settings differ from their defaults.
     """
     options = DefaultOptions(corridor_length=20) if env == ENV else {}
     chosen, fit = algorithm, DefaultSettings()
@@ -58,7 +58,7 @@ def defaults_for(env: str, algorithm: str, given: Collection[str]) -> Defaults:
 
 
 def memory_defaults(memory: str) -> DefaultOptions:
-    """The options of a registered memory where they are left out."""
+    """The default options of a registered memory."""
     known = options_of(memory)
     return DefaultOptions({n: value for n, value in MEMORY_OPTIONS.items() if n in known})
 
@@ -68,7 +68,7 @@ def choose_algorithm(env: str, given: Collection[str]) -> str:
 
     Args:
         env: the task.
-        given: the learners whose settings are not their defaults.
+        given: the learners whose settings differ from their defaults.
     """
     fit = default_settings(env).algorithm
     if fit == OWN:

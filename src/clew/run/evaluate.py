@@ -1,4 +1,4 @@
-"""A trained run, loaded and measured."""
+"""Loads and evaluates a trained run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,29 +18,29 @@ from clew.stats.intervals import over_seeds
 
 
 class EvalResult(NamedTuple):
-    """What a run's agents do on fresh episodes."""
+    """Scores of a run's agents on fresh episodes."""
 
     episodes: int
     """Episodes of every seed."""
     greedy: bool
     """Whether the most probable action was taken, instead of a sample from the policy."""
     steps: int
-    """Environment steps that each seed's agent was trained for; of the best agents, the most."""
+    """Environment steps that each seed's agent was trained for; for best agents the largest."""
     per_seed: dict[str, list[float]]
     """The mean over episodes of every metric, for each seed."""
     pooled: dict[str, Interval]
     """Mean and 95% interval of every metric: over the seeds by bootstrap if there are several,
-    else over the episodes, by Wilson for those that are 0 or 1 and by bootstrap for others, and
-    for lengths, which are counts even where all are 1."""
+    else over the episodes, by Wilson for metrics that are 0 or 1, and by bootstrap for others and
+    for lengths, which are counts even if all are 1."""
 
     @property
     def success(self) -> Interval | None:
-        """The share of episodes solved, if the task says what that is."""
+        """The fraction of episodes solved, if the task defines success."""
         return self.pooled.get("success")
 
     @property
     def seeds(self) -> int:
-        """How many agents played."""
+        """The number of agents that played."""
         return len(next(iter(self.per_seed.values())))
 
     @property
@@ -51,11 +51,11 @@ class EvalResult(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What the intervals are over."""
+        """A line that says what the intervals are over."""
         return f"[..] 95% interval, over {over_seeds(self.seeds) if self.seeds > 1 else 'episodes'}"
 
     def __str__(self) -> str:
-        """A line for each metric, as the rows of `clew evaluate`."""
+        """A line for each metric, as in `clew evaluate`."""
         way = "greedy" if self.greedy else "sampled"
         each = f" with each of {self.seeds} agents" if self.seeds > 1 else ""
         lines = [f"{counted(self.episodes, 'episode')}{each}, {way} actions"]
@@ -72,12 +72,12 @@ def load(
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
         checkpoint: its file name or update, or "best", the best agent so far (see
-            `clew.run.best`); empty takes the newest good one.
+            `clew.run.best`); by default the newest usable one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run or seed, or no usable checkpoint; or the run names code,
-            and is neither trusted nor trained here.
+        UserError: if there is no such run or seed, or no usable checkpoint; or if the run names
+            code, and is neither trusted nor trained here.
     """
     return load_agent(path, seed_index, checkpoint, trust=trust).agent
 
@@ -95,24 +95,24 @@ def evaluate(
 ) -> EvalResult:
     """Plays fresh episodes with every agent of a run.
 
-    Environments side by side play equally many to their ends (of a task written in JAX one each),
-    so that short episodes do not count more than long ones.
+    Environments side by side play the same number of complete episodes (one each for a task written
+    in JAX), so that short episodes do not count more than long ones.
 
     Args:
         path: the run's folder or name.
         episodes: for every seed, at least 1.
         greedy: take the most probable action, instead of sampling from the policy.
         seed: of the episodes and samples.
-        max_steps: steps that an episode may take; a longer one is an error.
+        max_steps: most steps of an episode; a longer one is an error.
         checkpoint: its file name or update, or "best", the best agents so far (see
-            `clew.run.best`); empty takes the newest good one.
+            `clew.run.best`); by default the newest usable one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
-        log: called with a line before the first episode, and every few seconds with how many have
-            ended, their rate and the time left.
+        log: called with a line before the first episode, and every few seconds with the number of
+            finished episodes, their rate and the time left.
 
     Raises:
-        UserError: if there is no such run, no usable checkpoint, or an episode does not end; or the
-            run names code, and is neither trusted nor trained here.
+        UserError: if there is no such run, no usable checkpoint, or an episode does not end; or if
+            the run names code, and is neither trusted nor trained here.
     """
     require_episodes(episodes, max_steps, seed)
     machine.use_compilation_cache()

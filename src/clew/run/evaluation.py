@@ -1,4 +1,4 @@
-"""Evaluation while training: every so many steps each seed's agent plays fresh episodes."""
+"""Evaluation while training: at intervals, each seed's agent plays fresh episodes."""
 
 import time
 from collections.abc import Callable
@@ -17,25 +17,25 @@ from clew.run.names import EVALUATED
 from clew.run.updates import SeedState
 
 OWN_KEYS = 2**31 + 2
-"""Tells the random keys of evaluations from all that are split from a seed's, which are fewer."""
+"""Separates the random keys of evaluations from all keys that are split from a seed's."""
 
 
 class Evaluation:
-    """What a run's evaluations are played with; it compiles once.
+    """Plays the evaluations of a run; it compiles once.
 
     Environments are opened for each evaluation. The random keys of its episodes and actions follow
-    from the seed and the number of the update: a resumed run plays the same ones, and neither
-    training nor `clew.evaluate` plays any of them. What wrappers have learned counts as it stands,
-    and stays.
+    from the seed and the number of the update: a resumed run plays the same episodes, and neither
+    training nor `clew.evaluate` plays any of them. The wrappers' statistics are used as they are,
+    and are not updated.
 
     Args:
         parts: of the run.
-        log: called with a line for every seed whose evaluation comes to nothing.
+        log: called with a line for every seed whose evaluation is dropped.
     """
 
     def __init__(self, parts: Parts, log: Callable[[str], None]):
         self._config, self._log = parts.config, log
-        self._seconds: float | None = None  # of the newest one, 0 of the first, which compiles
+        self._seconds: float | None = None  # of the newest one; 0 for the first, which compiles
         self._learns = parts.task.statistics() is not None
         self._play = parts.task.evaluator(
             parts.static,
@@ -44,11 +44,11 @@ class Evaluation:
         )
 
     def __call__(self, update: int, state: SeedState) -> dict[str, list[float | None]]:
-        """Every metric's mean over the episodes, for each seed; None where it came to nothing.
+        """Every metric's mean over the episodes, for each seed; None if it was dropped.
 
         Args:
             update: the number of updates made.
-            state: of all seeds after them; it is only read.
+            state: of all seeds after these updates; it is only read.
         """
         began = time.perf_counter()
         agents = jax.device_get(state.agent)
@@ -64,7 +64,7 @@ class Evaluation:
         return {EVALUATED + name: [means.get(name) for means in found] for name in names}
 
     def seconds_left(self, update: int) -> float:
-        """What the evaluations after this update will take, each as long as the newest one."""
+        """Estimated seconds of all evaluations after this update, each as long as the newest."""
         config = self._config
         steps = (n * config.steps_per_update for n in (config.updates, update))
         total, so_far = (number // config.evaluate_every for number in steps)
@@ -87,7 +87,7 @@ class Evaluation:
 
 
 def is_due(config: TrainConfig, update: int) -> bool:
-    """Whether an evaluation is due at a log point: the first one after each `evaluate_every` steps.
+    """Whether an evaluation is due: at the first log point after each `evaluate_every` steps.
 
     Args:
         config: of a run.

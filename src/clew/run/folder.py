@@ -1,4 +1,4 @@
-"""The folder of a run: its name, its lock, its settings, where things are."""
+"""The folder of a run: its name, its lock, its settings and its files."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,7 @@ def new_folder(config: TrainConfig) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         if not config.name:
-            memory = config.identity()["memory"]  # a published variant goes by its memory's name
+            memory = config.identity()["memory"]  # a published variant has its memory's name
             return _numbered(parent, f"{slug(config.env)}-{slug(memory)}")
         path = parent / config.name
         if (path / CONFIG).exists() and not is_bare(path):
@@ -67,23 +67,23 @@ def find_run(path: str | Path, run_dir: str | Path = "runs") -> Path:
             return candidate
     for candidate in places:
         if candidate.is_file() and (candidate.parent / CONFIG).is_file():
-            raise UserError(f"{candidate} is a file of the run {candidate.parent}: name that")
+            raise UserError(f"{candidate} is a file of the run {candidate.parent}: give the run")
         if (candidate / CHECKPOINTS).is_dir():
-            raise UserError(f"{candidate} has no {CONFIG}: without its settings it is no run")
+            raise UserError(f"{candidate} has no {CONFIG}: without settings it is not a run")
     known: list[str] = []
     for parent in {Path(path).parent, Path(run_dir)}:
         if parent.is_dir():
             known += [p.name for p in parent.iterdir() if (p / CONFIG).is_file()]
     if not known:
         raise UserError(
-            f"unknown run {str(path)!r}: there is none in {Path(run_dir).absolute()}; start in the "
-            "folder that has your runs, or give the path of its folder"
+            f"unknown run {str(path)!r}: there is no run in {Path(run_dir).absolute()}; start in "
+            "the folder that has your runs, or give the path of the run's folder"
         )
     raise unknown_name("run", str(path), known)
 
 
 def if_begun(config: TrainConfig | None, resume: bool | str | Path) -> bool | str | Path:
-    """What to resume; False for the run that `config` names where nothing of it is there yet."""
+    """The run to resume; False if it is the one that `config` names and nothing of it exists."""
     if resume is True and config is not None and config.name:
         path = Path(config.run_dir) / config.name
         return path.exists() and not is_bare(path)
@@ -91,13 +91,13 @@ def if_begun(config: TrainConfig | None, resume: bool | str | Path) -> bool | st
 
 
 def is_bare(path: Path) -> bool:
-    """Whether a folder has nothing that a run has made: no checkpoint, row or summary.
+    """Whether a folder has no results of a run: no checkpoint, row or summary.
 
-    So is that of a run which failed before its first step. Whoever holds its lock may replace the
-    settings in it.
+    The folder of a run that failed before its first step is bare. The holder of its lock may
+    replace the settings in it.
 
     Args:
-        path: the folder, which need not be there.
+        path: the folder, which need not exist.
     """
     checkpoints = path / CHECKPOINTS
     if (path / SUMMARY).exists() or (checkpoints.exists() and any(checkpoints.iterdir())):
@@ -106,11 +106,11 @@ def is_bare(path: Path) -> bool:
 
 
 def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Path, TrainConfig]:
-    """The folder to resume and its settings, with the changes that a resumed run may have.
+    """The folder to resume and its settings, with the changes that are allowed.
 
     Raises:
-        UserError: if there is no such run, or `config` asks for anything but more steps, other
-            loggers, devices or `host`, and another Ray cluster.
+        UserError: if there is no such run, or if `config` changes anything other than more steps,
+            loggers, devices, `host`, and the Ray cluster.
     """
     if resume is True:
         if config is None or not config.name:
@@ -132,7 +132,7 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
             "raise steps and change loggers, devices, --host settings or the Ray cluster"
         )
     if new < old:
-        raise UserError(f"{path} was started for {old} steps; steps can only be raised, got {new}")
+        raise UserError(f"{path} was started with {old} steps; steps can only be raised, got {new}")
     beside = {name: getattr(config, name) for name in BESIDE}
     beside["devices"] = config.devices or own.devices
     if config.device_threads == "auto":
@@ -143,17 +143,17 @@ def to_resume(config: TrainConfig | None, resume: bool | str | Path) -> tuple[Pa
 
 
 class Portable(NamedTuple):
-    """Settings for any process, and a line on each name in them that only this script resolves."""
+    """Settings for any process, and a warning for each name that only this script resolves."""
 
     config: TrainConfig
     warnings: list[str]
 
 
 def by_reference(config: TrainConfig) -> Portable:
-    """The settings with names that lead to a user's own code wherever they are read.
+    """The settings with names that resolve to user code in every process.
 
-    A memory or task that a script has registered in `clew.MEMORIES` or `clew.ENVS` is known by its
-    "package.module:Class" everywhere, by its short name in that script alone. Nothing is imported.
+    A memory or task that a script registered in `clew.MEMORIES` or `clew.ENVS` is known everywhere
+    by its "package.module:Class", but by its short name in that script alone. Nothing is imported.
     """
     changes: dict[str, Any] = {}
     warnings = []
@@ -174,10 +174,10 @@ def by_reference(config: TrainConfig) -> Portable:
 
 
 def completed(config: TrainConfig) -> TrainConfig:
-    """The settings with all those of a learner of the user's own, whose defaults may change.
+    """The settings with all values of a user's learner, since its defaults may change.
 
     Raises:
-        UserError: if the learner cannot be found, or does not take its options.
+        UserError: if the learner cannot be found, or does not take these options.
     """
     if not is_reference(config.algorithm):
         return config
@@ -186,25 +186,25 @@ def completed(config: TrainConfig) -> TrainConfig:
 
 
 class SavedRun(NamedTuple):
-    """What config.json says of a run."""
+    """The contents of a run's config.json."""
 
     config: TrainConfig
     """The settings that it was started with."""
     identity: Identity
     spaces: Mapping[str, str]
-    """What its agent observes and chooses from; see `clew.run.spaces`."""
+    """Spaces of the agent's observations and actions; see `clew.run.spaces`."""
 
 
 def write_new_config(path: Path, config: TrainConfig, spaces: Mapping[str, str]) -> Identity:
-    """Writes config.json of a new run, and returns what the run is known by.
+    """Writes config.json of a new run, and returns the run's identity.
 
     Args:
         path: the run's folder.
         config: the settings.
-        spaces: what its agent observes and chooses from.
+        spaces: of the agent's observations and actions.
 
     Raises:
-        UserError: if another process was quicker to train a run in this folder.
+        UserError: if another process has begun a run in this folder meanwhile.
     """
     if (path / CONFIG).exists() and not is_bare(path):
         raise _exists(path)
@@ -224,8 +224,8 @@ def write_config(
     Args:
         path: the run's folder.
         config: the settings.
-        identity: what the run is known by; None for a run without an identifier.
-        spaces: what its agent observes and chooses from; None where that is not known.
+        identity: of the run; None for a run without an id.
+        spaces: of the agent's observations and actions; None if unknown.
     """
     identity = identity or Identity("", (config.digest(),))
     values = json.loads(json.dumps(config.to_json()))
@@ -249,10 +249,10 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def read_run(path: Path) -> SavedRun:
-    """The settings that a run was started with, and what the run is known by.
+    """The settings that a run was started with, its identity and its spaces.
 
     Raises:
-        UserError: if config.json cannot be read, is of a newer version, or has been changed.
+        UserError: if config.json cannot be read, is from a newer version, or was changed.
     """
     file = path / CONFIG
     text = read_json(file)
@@ -261,7 +261,7 @@ def read_run(path: Path) -> SavedRun:
             raise UserError(f"{file} was written by a newer clew")
         config = config_from_json(text["config"])
         digest = config.digest()
-        if text.get("digest", digest) != digest:  # a memory may begin otherwise since then
+        if text.get("digest", digest) != digest:  # a memory's defaults may have changed since
             former = config_from_json(text["config"], former=True)
             if former.digest() == text["digest"]:
                 config, digest = former, text["digest"]
@@ -272,7 +272,7 @@ def read_run(path: Path) -> SavedRun:
         raise UserError(f"{file}: {error}") from error
     except (
         *(ValueError, KeyError, TypeError, AttributeError, RecursionError),
-        ArithmeticError,  # of 0 environments, whose number of updates is asked for
+        ArithmeticError,  # the number of updates with 0 environments
     ) as error:
         raise UserError(f"{file} cannot be read: {type(error).__name__}: {error}") from error
     _require_unchanged(file, text, digest)
@@ -280,7 +280,7 @@ def read_run(path: Path) -> SavedRun:
 
 
 def _require_unchanged(file: Path, text: dict[str, Any], digest: str) -> None:
-    """Compares digest and checksum with the settings; the first versions wrote no checksum."""
+    """Compares digest and checksum with the settings; early versions wrote no checksum."""
     written, checksum = text.get("digest", digest), _checksum(text["config"])
     if written == digest and text.get("checksum", checksum) == checksum:
         return
@@ -295,23 +295,22 @@ def _require_unchanged(file: Path, text: dict[str, Any], digest: str) -> None:
 
 
 def _checksum(values: Any) -> str:
-    """Of all settings as they are in the file, also those that the digest leaves out."""
+    """Checksum of all settings in the file, including those that the digest leaves out."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a run's folder for this process alone.
+    """Locks a run's folder for this process.
 
-    The lock is the operating system's on `.lock`, which releases it when a process ends in
-    whatever way, so a file that a killed process left does not block. The file's text, the process
-    id, is only for the message.
+    The operating system holds the lock on `.lock` and releases it however the process ends, so the
+    file of a killed process does not block. The file's text, the process id, is only for messages.
 
     Raises:
         UserError: if another process holds it.
     """
     try:
-        import fcntl  # optional: Windows has no such lock; there the run is not protected
+        import fcntl  # optional: Windows has no such lock, so runs are not protected there
     except ImportError:
         yield
         return
@@ -330,7 +329,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _take(flock: Callable[[int, int], None], lock: int, how: int, path: Path) -> None:
-    """Takes a lock, or says who has it, or why there is none."""
+    """Takes a lock; the error says who holds it, or why the folder cannot be locked."""
     try:
         flock(lock, how)
     except BlockingIOError as error:
@@ -341,7 +340,7 @@ def _take(flock: Callable[[int, int], None], lock: int, how: int, path: Path) ->
 
 
 def slug(name: str) -> str:
-    """A task's name as part of a folder's: "gymnasium:ALE/Pong-v5" is "gymnasium-ALE-Pong-v5"."""
+    """A task's name for folders: "gymnasium:ALE/Pong-v5" becomes "gymnasium-ALE-Pong-v5"."""
     return re.sub(r"[^\w.-]+", "-", name)
 
 

@@ -34,18 +34,18 @@ from clew.run.machine import require_room
 from clew.run.updates import RunState, SeedState, learn, state_layouts
 
 WRONG_VALUES = ("answer", "info", "observation", "reward", "terminated", "truncated", MASK)
-"""Fields of faults in what an environment returned, which opening it again would not mend."""
+"""Fields of faults in returned values, which reopening the environment would not fix."""
 
 
 class FaultBudget:
     """Counts faults of Gymnasium environments, logs those that the run survives, raises the others.
 
-    A fault that comes again at the same step, before the environments have been stepped for a whole
-    rollout, is no accident and not survived, unless a process was lost: others end these too, such
-    as a system that is short of memory. The traceback of a cause is logged once.
+    A second fault at the same step, before the environments were stepped for a whole rollout, is
+    regarded as systematic and raised. Lost processes are an exception, since they can have external
+    causes, such as a system that is out of memory. The traceback of a cause is logged once.
 
     Args:
-        allowed: how many are survived.
+        allowed: how many faults the run survives.
         log: called with a line for each of them.
     """
 
@@ -62,13 +62,13 @@ class FaultBudget:
         text: str | None = None,
         actor: int | None = 0,
     ) -> None:
-        """Logs a fault and how it was mended, or raises it.
+        """Logs a fault and the remedy, or raises it.
 
         Args:
             fault: the fault.
-            mended: how.
+            mended: the remedy.
             text: replaces its message.
-            actor: whose it is; None where it says nothing of what comes next.
+            actor: the actor that it belongs to; None if it does not count as a repeated fault.
         """
         if text is not None:
             fault.args = (text,)
@@ -80,30 +80,30 @@ class FaultBudget:
             vars(fault).pop("__notes__", None)  # its traceback has been logged
         self._seen.add(cause)
         if again:
-            fault.args = (f"{fault}. That is the second time at once, so it is no accident",)
+            fault.args = (f"{fault}. It happened twice at the same step, so it is not tried again",)
         if again or fault.field.split(" ")[0] in WRONG_VALUES or self.used > self.allowed:
             raise fault
         line = f"{fault}; {mended} ({self.used} of at most {self.allowed} times)"
         self._log("\n".join([line, *notes_of(fault)]))
 
     def stepped(self, actor: int = 0) -> None:
-        """An actor's environments have been stepped for a whole rollout."""
+        """Records that an actor's environments were stepped for a whole rollout."""
         self._last.pop(actor, None)
 
 
 class HostProgram(Program):
     """A run's loop over Gymnasium environments, as a `Program`.
 
-    Environments are opened at the first call, and again after a fault. What happens inside them is
-    not in a checkpoint: a resumed run begins new episodes, with seeds that follow from the run's
-    and the number of the update.
+    Environments are opened at the first call, and again after a fault. A checkpoint does not
+    contain them: a resumed run begins new episodes, with seeds that follow from the run's seed and
+    the number of the update.
 
     Args:
         parts: of the run.
         task: of the run.
         log: called with a line for every fault that the run survived.
-        stopped: whether the run is to end. A rollout in progress is dropped then: it may take
-            minutes, and a resumed run begins new episodes anyway.
+        stopped: whether the run is to end. A rollout in progress is then dropped, since it may take
+            minutes and a resumed run begins new episodes anyway.
     """
 
     def __init__(
@@ -160,7 +160,8 @@ class HostProgram(Program):
             try:
                 if not self._streams:
                     self._open(state)
-                # Acting uses up a memory; a fault must leave the one of the last update whole.
+                # Acting donates the memory's state; after a fault that of the last update must
+                # still be there.
                 memory = jax.tree.map(jnp.copy, seed.actor.memory)
                 acted, steps = self._actor.rollout(
                     self._streams, self._steps, seed.agent, memory, rollout_key, first_step
@@ -180,7 +181,7 @@ class HostProgram(Program):
 def host_actor(
     parts: Parts, environments: range, stopped: Callable[[], bool] = lambda: False
 ) -> HostActor:
-    """What acts for all seeds of a run, on its devices, in some of its environments."""
+    """The actor for all seeds of a run, on its devices, in some of its environments."""
     config = parts.config
     return HostActor(
         parts.static,
@@ -196,8 +197,8 @@ def host_actor(
 def make_learn(parts: Parts) -> Callable[[SeedState, HostRollout, Array, np.int32], SeedState]:
     """`learn_seed` for all seeds, on the run's devices; compiled at the first call.
 
-    The learner's state is used up. That call raises a `UserError` if the program holds more than
-    this machine's memory.
+    The learner's state is donated. The first call raises a `UserError` if the program needs more
+    RAM than this machine has.
     """
     sharding, layouts = parts.sharding, state_layouts(parts).seed
     jitted: Any = sharding.compile(partial(learn_seed, parts), (0, 0, 0, 0, None), donate_argnums=0)
@@ -227,8 +228,8 @@ def learn_seed(
     key: PRNGKeyArray,
     number: Int[Array, ""],
 ) -> SeedState:
-    """What one seed learns from a rollout, after so many updates; its state is in two parts, the
-    learner's and all else."""
+    """One seed's update from a rollout, after `number` updates. Its state comes in two parts, the
+    learner's and the rest."""
     agent = eqx.combine(seed.agent, parts.static)
     experience, states, memory, episodes = acted
     rollout = Rollout.cut(experience, states, memory)

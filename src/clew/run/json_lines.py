@@ -1,14 +1,13 @@
-"""Rows of JSON, one a line, each with a checksum, in files that are only appended to.
+"""Rows of JSON, one per line, each with a checksum, in files that are only appended to.
 
 A line is a JSON object that ends with its checksum, the CRC-32 of the bytes before it:
 
     {"update": 5, "steps": 160, "crc32": "8f0e3c1a"}
 
-Lines end at `\\n` and nowhere else, so that a byte that changes on the disk costs the line it is
-in. Rows without a checksum, those of earlier versions or written by hand, are read as they are; to
-edit a row, remove its checksum.
-Reading changes nothing: it leaves out what is damaged and names it in a `DamagedRowWarning`. The
-file's owner, who is about to append, moves damaged lines to `<name>.damaged` first.
+Lines end at `\\n` and nowhere else, so that a byte that changes on disk costs only its own line.
+Rows without a checksum, from earlier versions or written by hand, are read as they are; to edit a
+row, remove its checksum. Reading changes nothing: it leaves out damaged lines and names them in a
+`DamagedRowWarning`. The file's owner, before appending, moves damaged lines to `<name>.damaged`.
 """
 
 import itertools
@@ -31,9 +30,10 @@ _END = b', "crc32": "%08x"}'
 _END_SIZE = len(_END % 0)
 _ENDS = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')
 _DIFFERENT = 3
-"""Bytes in which the end of a line may differ from a checksum's frame and still be one, damaged."""
+"""The end of a line may differ from a checksum's frame in this many bytes to count as a damaged
+one."""
 _TRIES = 100
-"""Places at which a row is looked for within a damaged line."""
+"""Most places at which a row is looked for within a damaged line."""
 CUT_SHORT = "cut short"
 
 
@@ -45,14 +45,14 @@ class Line(NamedTuple):
     """A good row."""
 
     number: int
-    """Of its line, from 1."""
+    """Number of its line, from 1."""
     row: Row
     raw: bytes
-    """As it is in the file, without the line's end."""
+    """The bytes in the file, without the line's end."""
 
 
 class Damage(NamedTuple):
-    """A line that is no row."""
+    """A line that is not a row."""
 
     number: int
     raw: bytes
@@ -63,17 +63,17 @@ def encode(row: Row) -> bytes:
     """The line of a row, with its checksum and its end.
 
     Raises:
-        ValueError: if JSON cannot say one of its values.
+        ValueError: if JSON cannot represent one of its values.
     """
-    assert row, "a row says something"
+    assert row, "a row must not be empty"
     body = json.dumps(row, allow_nan=False).encode()[:-1]
     return body + _END % zlib.crc32(body) + b"\n"
 
 
 def decode(data: bytes, kinds: Kinds | None = None) -> tuple[list[Line], list[Damage]]:
-    """The rows of a file's bytes, and what is damaged.
+    """The rows in a file's bytes, and the damaged lines.
 
-    A last line without its end is a row if it is whole. If it was cut short, as by a kill, it is
+    A last line without its end is a row if it is complete. If it was cut short, as by a kill, it is
     damaged with the reason `CUT_SHORT`.
 
     Args:
@@ -103,8 +103,8 @@ def decode(data: bytes, kinds: Kinds | None = None) -> tuple[list[Line], list[Da
 def read(path: Path, kinds: Kinds | None = None) -> list[Line]:
     """The good rows of a file, in order; none if there is no file. Nothing is changed.
 
-    A row that is damaged is left out with a `DamagedRowWarning`. A last line that was cut short is
-    left out without one, since another process may be writing it.
+    A damaged row is left out with a `DamagedRowWarning`. A last line that was cut short is left out
+    without one, since another process may be writing it.
 
     Args:
         path: of the file.
@@ -124,21 +124,21 @@ def read(path: Path, kinds: Kinds | None = None) -> list[Line]:
 class RowFile:
     """A file of rows, open for its owner to append to.
 
-    Opening mends what a kill or a disk left: damaged lines go to `<name>.damaged`, and rows that
-    are not to be kept are dropped. The file is written anew only if there is something to mend.
+    Opening repairs the damage of a kill or a disk: damaged lines go to `<name>.damaged`, and rows
+    that `keep` refuses are dropped. The file is rewritten only if there is something to repair.
 
     Args:
         path: of the file.
         kinds: keys that each row must have, with the types of their values.
-        keep: says of a row whether it stays.
+        keep: whether a row stays.
 
     Attributes:
         rows: those that stayed when it was opened.
-        dropped: how many did not.
-        mended: a line for the user about each that was moved.
+        dropped: the number of those that did not.
+        mended: a line for the user about each row that was moved.
 
     Raises:
-        UserError: if the disk is full or cannot be read or written to; by every method.
+        UserError: from every method, if the disk is full or cannot be read or written to.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class RowFile:
             raise _cannot_write(path, error) from error
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Hands rows to the operating system, whole lines at once."""
+        """Writes rows as whole lines, in one call of the operating system."""
         data = b"".join(map(encode, rows))
         if not os.fstat(self._file.fileno()).st_nlink:
             raise UserError(f"{self._path} was removed while rows were written to it")
@@ -184,12 +184,12 @@ class RowFile:
 
 
 def aside(path: Path) -> Path:
-    """Where the damaged lines of a file are kept."""
+    """The file for the damaged lines of a file."""
     return path.with_name(f"{path.name}.damaged")
 
 
 def lack(row: Row, kinds: Kinds) -> str:
-    """Which key a row does not have, or not of its type; empty if it has all."""
+    """A text on the first key that is missing or has the wrong type; empty if there is none."""
     for key, kind in kinds.items():
         if key not in row:
             return f"it has no {key!r}"
@@ -208,7 +208,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _parse(raw: bytes, kinds: Kinds) -> Row | str:
-    """The row of a line, without its checksum, or what is wrong with it."""
+    """The row of a line, without its checksum, or a text that says what is wrong with it."""
     raw = raw.removesuffix(b"\r")  # of a copy made by an editor
     if _resembles_checksum(raw[-_END_SIZE:]):
         body = raw[:-_END_SIZE]
@@ -222,7 +222,7 @@ def _parse(raw: bytes, kinds: Kinds) -> Row | str:
     if not isinstance(row, dict):
         return "it is not a JSON object"
     if "crc32" in row:
-        return "its checksum stands alone"  # what was before it is gone
+        return "it has nothing but a checksum"  # the rest is gone
     return lack(row, kinds) or row
 
 
@@ -236,7 +236,7 @@ def _resembles_checksum(end: bytes) -> bool:
 
 
 def _whole_rows_in(raw: bytes, kinds: Kinds) -> Iterator[tuple[Row, bytes]]:
-    """The rows in a damaged line whose checksums match: it lost the ends of lines, or was torn."""
+    """The rows with matching checksums in a damaged line that lost line ends or was torn."""
     begin = 0
     for end in _ENDS.finditer(raw):
         starts = (m.start() + begin for m in re.finditer(rb'\{"', raw[begin : end.end()]))

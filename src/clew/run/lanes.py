@@ -1,8 +1,8 @@
-"""Agents that train side by side in one compiled program, each a lane of it.
+"""Lanes: agents that train side by side in one compiled program.
 
-Lanes differ in their seed, in hyperparameters of the learning algorithm that a program can take as
-numbers (rates and costs), or in the size of their task, if a task plays several sizes at once. A
-run with several seeds has a lane for each; a study trains a pack of cells as the lanes of a run.
+Lanes differ in their seed, in hyperparameters of the learner that a program can take as numbers
+(rates and costs), or in the size of their task, if one task plays several sizes at once. A run with
+several seeds has a lane for each; a study trains a pack of cells as the lanes of a run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ from clew.run.start import read_shared_start
 from clew.run.updates import RunState, SeedState, begin_seed, init_run, update
 
 SIZES = "several sizes"
-"""Name of the task that plays several sizes of a task, while it is registered."""
+"""Name under which the task that plays several sizes of a task is registered meanwhile."""
 
 Hyperparameters = Mapping[str, Float[Array, " lanes"]]
-"""Name of a setting of the learning algorithm to its value in every lane."""
+"""Name of a learner's setting to its value in every lane."""
 Curve = dict[str, list[Any]]
 """Name of a column to its values at the log points."""
 
@@ -42,18 +42,18 @@ class Lane(NamedTuple):
     """One agent of a program."""
 
     config: TrainConfig
-    """Of the lane alone, with its own seed."""
+    """Settings of this lane, with its own seed."""
     size: int = 0
-    """Which size of the task it plays, by index."""
+    """Index of the size of the task that it plays."""
     name: str = ""
     """For messages."""
 
 
 def can_differ(config: TrainConfig, name: str) -> bool:
-    """Whether lanes of one program may have values of their own of a setting of the learner.
+    """Whether lanes of one program may differ in a setting of the learner.
 
-    Those are rates and costs: numbers that the compiled program multiplies with. A warm-up is a
-    number of gradient steps, which is part of the program, and all lanes have the same heads.
+    They may in rates and costs, numbers that the compiled program multiplies with. A warm-up is a
+    number of gradient steps and part of the program, and all lanes have the same heads.
     """
     hint = get_type_hints(type(config.learning)).get(name)
     if float not in (hint, *get_args(hint)) or name == "warmup_fraction":
@@ -62,7 +62,7 @@ def can_differ(config: TrainConfig, name: str) -> bool:
 
 
 def _heads_options(config: TrainConfig, name: str, value: float) -> dict[str, Any]:
-    """What a learner with this value of a setting makes its heads with, besides their size."""
+    """The options of the heads, besides their size, for a learner with this value of a setting."""
     learning = replace(cast(Any, config.learning), **{name: value})
     make_heads = make_learner(config.algorithm, learning, config.updates).make_heads
     return make_heads.keywords if isinstance(make_heads, partial) else {}
@@ -78,13 +78,13 @@ def seed_lanes(config: TrainConfig) -> list[Lane]:
 def lanes_config(lanes: Sequence[Lane]) -> TrainConfig:
     """The settings of the program of some lanes.
 
-    Lanes on several sizes of a task make one update an episode each, so they all make as many;
+    Lanes on several sizes of a task make one update per episode, so that all make the same number;
     shorter episodes wait.
     """
     sizes = {lane.size: lane.config for lane in lanes}
     if len(sizes) == 1:
         return replace(lanes[0].config, seeds=len(lanes))
-    # It also has the widest window, if they differ in that.
+    # It also has the widest window, if they differ in it.
     first = max(sizes.values(), key=lambda config: config.learning.rollout_length)
     assert len({config.updates for config in sizes.values()}) == 1
     return replace(
@@ -101,9 +101,8 @@ def compile_lanes(parts: Parts, lanes: Sequence[Lane], names: Sequence[str] = ()
 
     Args:
         parts: of a run with as many seeds as there are lanes.
-        lanes: that it trains.
-        names: of the settings of the learner that each lane has a value of its own for: rates and
-            costs.
+        lanes: to train.
+        names: of the learner's settings that differ between lanes: rates and costs.
     """
     if not names:
         return compile_program(parts)
@@ -129,10 +128,10 @@ def _update_lane(
 
 
 def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
-    """The state before the first update: every lane begins as a run of it alone would.
+    """The state before the first update: every lane begins as it would in a run of its own.
 
-    An agent that reads fewer numbers than the program shows gets rows of zeros for the rest, which
-    are multiplied with zeros, and so never learn.
+    An agent whose observation is smaller than the program's gets weight rows of zeros for the rest.
+    They are multiplied with zeros, so they never change.
     """
     if parts.config.env != SIZES:
         return init_run(parts, [lane.config.seed for lane in lanes], read_shared_start(parts))
@@ -147,7 +146,7 @@ def init_lanes(parts: Parts, lanes: Sequence[Lane]) -> RunState:
 
 
 def _agent_of(lane: Lane, key: PRNGKeyArray, template: Any) -> Any:
-    """Arrays of the lane's agent in the program's shapes."""
+    """Arrays of the lane's agent, in the program's shapes."""
     agent = build_agent(lane.config, make_task(lane.config), key)
     leaves = jax.device_get(jax.tree.leaves(eqx.filter(agent, eqx.is_array)))
     shapes, tree = jax.tree.flatten(template)
@@ -165,7 +164,7 @@ def _begin_lane(parts: Parts, arrays: Any, keys: PRNGKeyArray, size: Array) -> S
 
 
 def open_lane(parts: Parts, agent: Agent, keys: Array, size: Array) -> ActorState:
-    """A lane's agent before the first observation of environments of its size, one for each key."""
+    """A lane's acting state before the first observation of its environments, one for each key."""
     stream = parts.task.require_stream()
     env: Any = stream.env
     reset = partial(env.reset_in, size) if parts.config.env == SIZES else env.reset
@@ -173,15 +172,15 @@ def open_lane(parts: Parts, agent: Agent, keys: Array, size: Array) -> ActorStat
 
 
 class Curves(RunLog):
-    """The learning curves of a run's lanes, as a `RunLog`; a checkpoint has the whole of them.
+    """The learning curves of a run's lanes, as a `RunLog`; a checkpoint contains all of them.
 
     Args:
         lanes: of the run.
-        score: the metric of episodes whose mean a curve shows.
+        score: the episode metric whose mean a curve shows.
 
     Attributes:
-        curves: "steps", "episodes" that ended since the last log point, and the score's mean over
-            them, for every lane.
+        curves: for every lane "steps", "episodes" that ended since the last log point, and the
+            mean score of these.
     """
 
     def __init__(self, lanes: Sequence[Lane], score: str):
@@ -189,7 +188,7 @@ class Curves(RunLog):
         self.curves: list[Curve] = []
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
-        """Begins, or takes the curves so far from a checkpoint."""
+        """Starts empty, or with the curves from a checkpoint."""
         fresh: list[Curve] = [{"steps": [], "episodes": [], self._score: []} for _ in self._lanes]
         self.curves = meta["curves"] if meta else fresh
 

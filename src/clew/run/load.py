@@ -1,4 +1,4 @@
-"""The agents of a run, from any of its checkpoints, with what their wrappers have learned."""
+"""Loads the agents of a run from any of its checkpoints, with their wrappers' statistics."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,40 +22,39 @@ from clew.run.trust import require
 
 
 class LoadedRun(NamedTuple):
-    """The agents of all seeds, and where they come from."""
+    """The agents of all seeds, with their run."""
 
     path: Path
     config: TrainConfig
     task: Task
-    """That of the settings."""
+    """The task of the settings."""
     params: PyTree[Array]
-    """The agents' arrays, seeds first."""
+    """The agents' arrays, with seeds as first axis."""
     static: Agent
-    """What the agents are besides."""
+    """The agents without their arrays."""
     updates: list[int]
-    """How many each seed has made; the same for all, but for the best agents."""
+    """Number of updates of each seed; the same for all, except for best agents."""
     statistics: Any
-    """What the wrappers around Gymnasium environments have learned, seeds first; None for a task
-    written in JAX."""
+    """Statistics of the wrappers around Gymnasium environments, with seeds as first axis; None for
+    a task written in JAX."""
 
 
 class Loaded(NamedTuple):
-    """An agent and where it comes from."""
+    """An agent with its run."""
 
     path: Path
     config: TrainConfig
     task: Task
-    """That of the settings."""
+    """The task of the settings."""
     agent: Agent
     update: int
-    """How many it has made."""
+    """Number of updates."""
     statistics: Any
-    """What the wrappers around a Gymnasium environment have learned; None for a task written in
-    JAX."""
+    """Statistics of the wrappers around a Gymnasium environment; None for a task written in JAX."""
 
     @property
     def adapter(self) -> PolicyAdapter:
-        """What stands between its environment and it."""
+        """The adapter between the environment and the agent."""
         return self.task.adapter(self.statistics)
 
 
@@ -68,12 +67,12 @@ def load_agent(
         path: the run's folder or name.
         seed_index: which of the run's seeds, from 0.
         wanted: the checkpoint's file name or update, or "best", the best agent so far (see
-            `clew.run.best`); empty takes the newest good one.
+            `clew.run.best`); by default the newest usable one.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged; or the
-            run names code, and is neither trusted nor trained here.
+        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged; or if
+            the run names code, and is neither trusted nor trained here.
     """
     require_at_least("seed_index", seed_index, 0)
     run = load_run(path, wanted, trust=trust)
@@ -129,8 +128,8 @@ def _checkpoint(found: Path, wanted: str, config: TrainConfig) -> Path:
     if wanted in (best.name, best.stem) and not best.exists():
         needed = "an evaluation" if config.evaluate_every else f"{EPISODES} episodes"
         raise UserError(
-            f"{found} has no best agent: one is kept from the first checkpoint after {needed} of "
-            "every seed on"
+            f"{found} has no best agent yet: it is kept from the first checkpoint after {needed} "
+            "of every seed"
         )
     found_best = [best] if best.exists() else []
     names = {path.name: path for path in (*checkpoint.list_checkpoints(kept), *found_best)}

@@ -1,8 +1,8 @@
 """Loggers: TensorBoard and Weights & Biases, beside a run's metrics.jsonl.
 
-A logger has `start`, `row` and `close`. It is called on a thread of its own, and what it raises
-costs its pictures and not the run: metrics.jsonl is the truth, and errors in writing that do end a
-run, which is why its writer, `clew.run.metrics.MetricsFile`, is none of these.
+A logger has `start`, `row` and `close`. It is called on its own thread, and an exception in it does
+not end the run: metrics.jsonl is the authoritative record. Errors in writing that file do end a
+run, so its writer, `clew.run.metrics.MetricsFile`, is not a logger.
 """
 
 import importlib
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 WANDB_MODES = ("online", "offline")
 FOLDER = "tensorboard"
-"""In the run's folder: TensorBoard's event files."""
+"""Folder of TensorBoard's event files, in the run's folder."""
 STATE = "wandb.json"
-"""In the run's folder: the id at W&B, and the last update that was logged."""
+"""File in the run's folder with the id at W&B and the last logged update."""
 
 
 @dataclass(frozen=True)
 class WandbConfig(Settings):
-    """Where Weights & Biases keeps the run."""
+    """Settings of Weights & Biases."""
 
     project: str = "clew"
     """Project of the run."""
     entity: str = ""
-    """User or team; empty is the account's own default."""
+    """User or team; by default that of the account."""
     mode: str = "online"
-    """online, or offline: into the run's folder, for `wandb sync` to send later."""
+    """online, or offline, which writes to the run's folder for a later `wandb sync`."""
 
     def validate(self) -> None:
         require_choice("wandb.mode", self.mode, WANDB_MODES)
@@ -56,24 +56,24 @@ class Logger(Protocol):
         Args:
             path: the run's folder.
             config: its settings.
-            rows: those that metrics.jsonl has already, oldest first. Of a resumed run they may be
-                fewer than this logger has seen: updates after the last checkpoint are computed
-                again, and so are their rows.
+            rows: those that metrics.jsonl already has, oldest first. In a resumed run they may be
+                fewer than this logger has logged: updates after the last checkpoint are computed
+                again, and their rows come again.
         """
 
     def row(self, row: dict[str, Any]) -> None:
-        """Keeps a row, as `clew.run.metrics.make_row` makes it."""
+        """Logs a row, as `clew.run.metrics.make_row` makes it."""
 
     def close(self) -> None:
-        """Closes it, whether the run ended well or not."""
+        """Closes the destination, also if the run failed."""
 
 
 def scalars(row: dict[str, Any], first_seed: int = 0) -> dict[str, float]:
-    """The numbers of a row by name, for loggers that know nothing of seeds.
+    """The numbers of a row by name, for loggers without a notion of seeds.
 
-    A metric of one seed has its own name. One of several seeds has their mean under its name and
-    each of them as name/seed-number. None is left out, as are "update" and "steps",
-    which are the time axis.
+    With one seed a metric has its own name. With several seeds, its name has their mean, and
+    name/seed-number has the value of each. Values of None are left out, as are "update" and
+    "steps", which are the time axis.
 
     Args:
         row: as `clew.run.metrics.make_row` makes it.
@@ -95,12 +95,13 @@ def scalars(row: dict[str, Any], first_seed: int = 0) -> dict[str, float]:
 class TensorBoard(Logger):
     """Writes event files with environment steps (of one seed) as TensorBoard's step.
 
-    A resumed run writes another file into the same folder. It begins with the mark of a new start
-    at the first step that is computed again, from which on TensorBoard drops what earlier files
-    have. A new folder gets all rows from the first.
+    A resumed run writes another file into the same folder. It begins with a restart mark at the
+    first step that is computed again; TensorBoard drops the data of earlier files from that step
+    on. A new folder gets all rows from the first.
 
-    tensorboardX's `SummaryWriter` writes from a thread, which a full disk ends, and then waits for
-    it for ever; so its parts are used, and errors are raised where they can be reported.
+    tensorboardX's `SummaryWriter` writes from a thread. A full disk ends that thread, and then the
+    writer waits for it forever. So its parts are used here, and errors are raised where they can be
+    reported.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class TensorBoard(Logger):
         old = folder.is_dir() and any(folder.iterdir())
         folder.mkdir(exist_ok=True)
         self._first_seed = config.seed
-        # Files are read in the order of their names, which have the second only of their own.
+        # Files are read in the order of their names, whose time stamps are whole seconds.
         self._writer = writer.EventsWriter(str(folder / "events"), f".{time.time_ns()}")
         if old:
             again = rows[-1]["steps"] + 1 if rows else 0
@@ -130,7 +131,7 @@ class TensorBoard(Logger):
             self.row(row)
 
     def row(self, row: dict[str, Any]) -> None:
-        """Writes the row's numbers, and has the disk take them."""
+        """Writes the row's numbers and flushes them."""
         for name, value in scalars(row, self._first_seed).items():
             self._write(step=row["steps"], summary=self._summary.scalar(name, value))
         self._writer.flush()
@@ -146,9 +147,9 @@ class TensorBoard(Logger):
 class WeightsAndBiases(Logger):
     """Logs rows with environment steps (of one seed) as W&B's step.
 
-    A resumed run is the same run there: `wandb.json` has its id. W&B takes nothing back, so
-    rows up to the last one logged are not logged again; they would be the same ones, because a
-    resumed run is the uninterrupted one. Rows that W&B has missed, because it was chosen late or
+    A resumed run continues the same W&B run, whose id is in `wandb.json`. W&B cannot remove rows,
+    so rows up to the last logged one are not logged again; they would be the same, because a
+    resumed run equals an uninterrupted one. Rows that W&B has missed, because it was added late or
     could not be reached, are logged when the run is resumed.
     """
 
@@ -195,7 +196,7 @@ class WeightsAndBiases(Logger):
 
     def _keep(self) -> None:
         text = json.dumps({"id": self._id, "update": self._last}) + "\n"
-        # Not waiting for the disk at every row: what a power cut takes is one row logged twice.
+        # Without a sync at every row: a power cut can at most cause rows to be logged twice.
         write_file(self._place, [text.encode()], durable=False)
 
 
@@ -209,7 +210,7 @@ def read_state(place: Path) -> tuple[str, int]:
 
 
 def log_in(config: WandbConfig) -> None:
-    """Logs in to W&B, on the thread that may ask the user.
+    """Logs in to W&B, on a thread that may ask the user.
 
     Raises:
         UserError: if W&B has no key and cannot ask for one.
@@ -238,15 +239,15 @@ LOGGERS = {
     "tensorboard": Package(TensorBoard, "tensorboardX"),
     "wandb": Package(WeightsAndBiases, "wandb"),
 }
-"""Every logger by its name, which is that of the extra of clew with its package."""
+"""Every logger by its name, which is also the name of clew's extra for its package."""
 
 
 def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
     """Refuses loggers that cannot work, before anything is compiled.
 
     Raises:
-        UserError: for an unknown name or one given twice, an impossible setting, a package that
-            is not installed, with the command that installs it, or a W&B without a key.
+        UserError: for an unknown or repeated name, an impossible setting, a package that is not
+            installed, with the command to install it, or W&B without a key.
     """
     wandb.validate()
     for name in names:
@@ -268,5 +269,5 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
 
 
 def make_logger(name: str) -> Logger:
-    """Builds a logger: one of `LOGGERS`, or what "module:Class" names, without arguments."""
+    """Builds a logger without arguments: one of `LOGGERS`, or one named "module:Class"."""
     return resolve(name)() if is_reference(name) else LOGGERS[name].make()

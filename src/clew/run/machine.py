@@ -1,4 +1,4 @@
-"""What a run stands on: versions, the source's commit, cores, memory, the cache of programs."""
+"""The machine of a run: versions, the source's commit, cores, RAM, the compilation cache."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
 THREADS = "NPROC"
-"""Variable of XLA: the threads that it computes on, in place of one for each core."""
+"""Environment variable of XLA: its number of threads, instead of one for each core."""
 
 
 def versions() -> dict[str, str]:
@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
     for name in ("clew", "jax", "jaxlib", "equinox", "optax", "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    # Two ways of computing differ in rounding, and a long training tells them apart.
+    # Different kernels differ in rounding, which changes the results of a long training.
     if provenance():
         found["kernels"] = provenance()
     return found
@@ -40,21 +40,21 @@ def available_cores() -> int:
 
 
 def use_threads(count: int) -> None:
-    """Makes JAX compute on so many threads, if it has not begun to, on whatever cores are free.
+    """Makes JAX compute on `count` threads, on any cores, if it has not yet begun to compute.
 
-    A process that were kept on chosen cores would share them with any other that chose the same.
+    Processes pinned to chosen cores would share them if they chose the same.
     """
     os.environ[THREADS] = str(count)
 
 
 def threads_used() -> int:
-    """Threads that JAX computes on, on a processor."""
+    """The number of threads that JAX computes on, on a CPU."""
     given = os.environ.get(THREADS, "")
     return int(given) if given.isdigit() else available_cores()
 
 
 def other_machine(what: str, before: int, now: int) -> str:
-    """A line for a run that is resumed with another number of something that computes."""
+    """A line for a run that is resumed with another number of threads or devices."""
     return (
         f"{what}: {before} until now, {now} from here on; the results are those of {before} up to "
         "rounding, not bit for bit"
@@ -62,7 +62,7 @@ def other_machine(what: str, before: int, now: int) -> str:
 
 
 def physical_memory() -> int:
-    """Bytes of this machine's memory; 0 where the system does not tell."""
+    """Bytes of this machine's RAM; 0 if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -70,11 +70,11 @@ def physical_memory() -> int:
 
 
 def planned_bytes(compiled: Any) -> int:
-    """Bytes that a compiled program holds at once: arguments, results and everything between.
+    """Bytes that a compiled program holds at once: arguments, results and temporaries.
 
-    This is XLA's own plan of its buffers, exact for the program. The process itself needs more:
-    Python, the libraries and the compiler, some hundred MB that no memory model is to blame for
-    and that a process's highest resident size would mix in.
+    This is XLA's own buffer plan, exact for the program. The process itself needs more for Python,
+    the libraries and the compiler: some hundred MB that do not depend on the memory model, and that
+    the peak resident size of a process would include.
     """
     plan = compiled.memory_analysis()
     whole = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
@@ -82,14 +82,14 @@ def planned_bytes(compiled: Any) -> int:
 
 
 def require_memory(needed: int, what: str) -> None:
-    """Refuses what takes more memory than this machine has, where programs compute on processors.
+    """Refuses settings that need more RAM than this machine has, if programs run on CPUs.
 
     Args:
-        needed: bytes, or fewer than it will be.
-        what: that needs them, for the message.
+        needed: a lower bound in bytes.
+        what: the things that need them, for the message.
 
     Raises:
-        UserError: saying how much is needed and how much there is.
+        UserError: with the RAM that is needed and available.
     """
     there = physical_memory()
     if there and needed > there and jax.default_backend() == "cpu":
@@ -100,15 +100,15 @@ def require_memory(needed: int, what: str) -> None:
 
 
 def require_room(config: "TrainConfig", compiled: Any) -> None:
-    """Refuses a program that holds more than this machine's memory, before it runs.
+    """Refuses a program that needs more RAM than this machine has, before it runs.
 
     Raises:
-        UserError: saying how much it needs and how much there is.
+        UserError: with the RAM that is needed and available.
     """
     learning = config.learning
     require_memory(
         max(1, config.devices) * planned_bytes(compiled),
-        f"so much the compiled program holds at once, for {config.seeds:,} seeds x "
+        f"the compiled program holds that much at once, for {config.seeds:,} seeds x "
         f"{learning.num_envs:,} num_envs x {learning.rollout_length:,} steps",
     )
 
@@ -134,9 +134,9 @@ def git_commit() -> str | None:
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled programs for the next process, in `clew.run.programs.programs_folder`.
+    """Caches compiled programs for later processes, in `clew.run.programs.programs_folder`.
 
-    Does nothing where the user has given JAX another folder, or the folder cannot be used.
+    Does nothing if the user has given JAX another folder, or if the folder cannot be used.
     """
     if jax.config.values["jax_compilation_cache_dir"]:
         return

@@ -30,61 +30,61 @@ _COLUMNS = (
     *("update", "steps", "seconds", "rate", "episodes"),
     *("lag", "lag_max", "actor_wait", "learner_wait", "dropped"),
 )
-"""What a row has besides the metrics of learner, memory and task."""
+"""Entries of a row besides the metrics of learner, memory and task."""
 FINAL_SHARE = 0.1
-"""Share of a run, at its end, that the summary's final numbers are means over."""
+"""Fraction of a run, at its end, over which the summary's final numbers are means."""
 MUCH_CLIPPED = 10.0
-"""How many times longer than max_grad_norm gradients are where advice is due."""
+"""Ratio of gradient norm to max_grad_norm above which advice is given."""
 
 
 class LogPoint(NamedTuple):
-    """Where a run stands when something of it is logged, every `log_every` updates."""
+    """The state of a run at a log point, every `log_every` updates."""
 
     update: int
     """Number of updates made."""
     seconds: float
-    """Of training."""
+    """Seconds of training."""
     rate: float
     """Environment steps per second over all seeds, since the last log point."""
     sums: dict[str, Float[Array, "..."]]
     """Sums over the updates since then, as in `SeedState.sums`."""
     measured: dict[str, Any]
-    """What the program measured since then."""
+    """Measures of the program since then."""
 
 
 class RunLog(Protocol):
-    """What a run keeps of itself at its log points. A checkpoint may hold a part of it."""
+    """Records a run at its log points. A checkpoint may contain a part of the record."""
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
-        """Begins after `update` updates, with what `meta` returned at the checkpoint."""
+        """Begins after `update` updates, with the result of `meta` at the checkpoint."""
 
     def rows(self) -> list[Row]:
-        """The rows of metrics that were there when it was opened."""
+        """The rows of metrics that existed when it was opened."""
         return []
 
     def log(self, point: LogPoint) -> Row | None:
-        """Logs a point; returns the row of metrics for the run's listeners, if there is one."""
+        """Logs a point, and returns the row of metrics for the run's listeners, if any."""
 
     def sync(self) -> None:
-        """Waits until the disk has everything that the next checkpoint counts on."""
+        """Waits until everything that the next checkpoint relies on is on disk."""
 
     def meta(self) -> dict[str, Any]:
-        """JSON values that belong into a checkpoint."""
+        """JSON values to store in a checkpoint."""
         return {}
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Closes the log."""
 
 
 class MetricsFile(RunLog):
-    """The run's metrics.jsonl, one JSON object a line, appended to.
+    """The run's metrics.jsonl, to which one JSON object per line is appended.
 
     Every method raises `UserError` if the disk is full or cannot be written to.
 
     Args:
         path: the run's folder.
         config: of the run.
-        log: is called with a line about every row that is not where it was.
+        log: called with a line about every row that was moved or dropped.
     """
 
     def __init__(self, path: Path, config: TrainConfig, log: Callable[[str], None]):
@@ -92,9 +92,9 @@ class MetricsFile(RunLog):
         self._file: RowFile | None = None
 
     def open(self, update: int, meta: dict[str, Any]) -> None:
-        """Opens the file, without the rows that the run will write again.
+        """Opens the file and drops the rows that the run will write again.
 
-        Those are the rows after the checkpoint's update, and a row that was written early because
+        These are the rows after the checkpoint's update, and a row that was written early because
         the run had reached its end.
         """
         log_every = self._config.log_every
@@ -114,7 +114,7 @@ class MetricsFile(RunLog):
         return self._opened().rows
 
     def log(self, point: LogPoint) -> Row:
-        """Appends a row, and hands it to the operating system."""
+        """Appends a row and passes it to the operating system."""
         row = make_row(point, self._config)
         self._opened().append([finite(row)])
         return row
@@ -133,7 +133,7 @@ class MetricsFile(RunLog):
 
 
 def refuse_taken_names(config: TrainConfig, names: Sequence[str]) -> None:
-    """Refuses a task with a metric whose name means something else in the rows of runs.
+    """Refuses a task with a metric whose name has another meaning in the rows of runs.
 
     Raises:
         UserError: naming the metric.
@@ -143,9 +143,9 @@ def refuse_taken_names(config: TrainConfig, names: Sequence[str]) -> None:
         if taken or name in config.learner.metrics or describes_updates(name):
             chosen = name in config.wrappers.metrics
             raise UserError(
-                f"{config.env} has a metric {name!r}, which rows of metrics have of the training "
-                "itself: "
-                + (f"leave {name} out of wrappers.metrics" if chosen else "call it otherwise")
+                f"{config.env} has a metric {name!r}, a name that rows of metrics use for the "
+                "training itself: "
+                + (f"leave {name} out of wrappers.metrics" if chosen else "rename it")
             )
 
 
@@ -157,10 +157,10 @@ def make_row(point: LogPoint, config: TrainConfig) -> Row:
         config: of the run.
 
     Returns:
-        "update", "steps" (of one seed), "seconds" of training and "rate"; what the program
-        measured; and for every metric a list over seeds: means over the row's updates for those of
-        the loss, over its episodes for those of episodes, None where no episode ended; "episodes"
-        is their number. What a learner of your own alone measures is called "learner.NAME".
+        "update", "steps" (of one seed), "seconds" of training and "rate"; the program's measures;
+        and for every metric a list over seeds: means over the row's updates for those of the loss,
+        means over its episodes for those of episodes, None if no episode ended; "episodes" is their
+        number. Metrics that only a learner of your own has are called "learner.NAME".
     """
     update, count = point.update, (point.update - 1) % config.log_every + 1
     sums = jax.device_get(point.sums)
@@ -181,34 +181,34 @@ def make_row(point: LogPoint, config: TrainConfig) -> Row:
 
 
 def read_metrics(path: str | Path) -> list[Row]:
-    """The rows of a run, oldest first; a line cut short by a kill is left out.
+    """The rows of a run, oldest first, without a line cut short by a kill.
 
-    A row that is damaged is left out with a `DamagedRowWarning` that names it.
+    A damaged row is left out, with a `DamagedRowWarning` that names it.
 
     Args:
         path: the run's folder.
 
     Raises:
-        UserError: if there is no such folder, or it is no run's.
+        UserError: if there is no such folder, or it does not belong to a run.
     """
     if not isinstance(path, str | PathLike):
         raise UserError(f"give the path of a run's folder, got {one_line(path)}")
     if not Path(path).is_dir():
         raise UserError(f"there is no run in {path}: no such folder")
     if not any((Path(path) / name).exists() for name in (METRICS, CONFIG)):
-        raise UserError(f"{path} is no run: it has no {METRICS}")
+        raise UserError(f"{path} is not a run: it has no {METRICS}")
     return [line.row for line in json_lines.read(Path(path) / METRICS, _KINDS)]
 
 
 def read_rows(run: Path) -> list[Row]:
-    """The rows of a run, as `read_metrics` reads them, at least one.
+    """The rows of a run, as from `read_metrics`, but at least one.
 
     Raises:
-        UserError: if there is none yet.
+        UserError: if there is no row yet.
     """
     rows = read_metrics(run)
     if not rows:
-        raise UserError(f"{run} has no metrics: it is no run, or not beyond its first few updates")
+        raise UserError(f"{run} has no metrics: it is not a run, or has made too few updates")
     return rows
 
 
@@ -227,17 +227,17 @@ def summarise(
         rows: of metrics, in order.
         config: of the run.
         seconds: of training.
-        parameters: numbers that are trained.
-        update: how many were made, if more than the last row counts.
-        best: the scores of the agents that are kept for being the best, for each seed.
+        parameters: the number of trained parameters.
+        update: the number of updates made, if larger than in the last row.
+        best: the scores of the best agents, for each seed.
 
     Returns:
-        The configuration's digest, versions, time and rate; "final": for every metric of episodes
-        the mean over the last tenth of the run for each seed, their mean and the 95% bootstrap
-        interval over seeds (None with one seed); "evaluation": the newest one, its "steps",
-        "episodes" of each seed and "actions", and as "means" what "final" has of every metric; None
-        without any; "best": the scores as "steps" and "return"; "best_by": of what they
-        are, "evaluation" or "training".
+        The configuration's digest, versions, time and rate; "final": for every episode metric the
+        mean over the last tenth of the run for each seed, the mean of these, and its 95% bootstrap
+        interval over seeds (None with one seed); "evaluation": the newest one with its "steps",
+        "episodes" of each seed and "actions", and "means" in the form of "final", or None without
+        evaluations; "best": the scores as "steps" and "return"; "best_by": their source,
+        "evaluation" or "training".
     """
     logged = rows[-1]["steps"] if rows else 0
     updates = update or (rows[-1]["update"] if rows else 0)
@@ -278,9 +278,9 @@ def _newest_evaluation(rows: Sequence[Row], config: TrainConfig) -> Row | None:
 
 
 def final_text(final: Row | None) -> str:
-    """A metric's end, as a run's summary holds it: mean [low, high], or nothing.
+    """The final value of a metric in a summary as text: mean [low, high], or "".
 
-    With how many seeds it is of, where no episode of some ended there.
+    If no episode of some seeds ended, the text has the number of the others.
     """
     if final is None or final["mean"] is None:
         return ""
@@ -294,9 +294,9 @@ def final_text(final: Row | None) -> str:
 def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
     """One line of advice, or None.
 
-    Large returns mean a large error of the value, whose gradient goes through the memory as the
-    policy's does: clipped to max_grad_norm, little of the policy's is left (docs/training.md has
-    an example). Only Gymnasium environments take the wrapper that scales rewards.
+    Large returns cause a large error of the value, whose gradient goes through the memory like the
+    policy's. After clipping to max_grad_norm, little is left of the policy's (docs/training.md has
+    an example). Only Gymnasium environments have the wrapper that scales rewards.
     """
     limit = config.learning.max_grad_norm
     scaled = config.wrappers.normalise_rewards or config.wrappers.reward_scale != 1.0
@@ -307,14 +307,14 @@ def advice(rows: Sequence[Row], config: TrainConfig) -> str | None:
     if length <= MUCH_CLIPPED * limit:
         return None
     return (
-        f"gradients were {length:.3g} long (median) and clipped to {limit:g}: "
+        f"the median gradient norm was {length:.3g}, clipped to {limit:g}: "
         "rewards are large for these settings; --wrappers.normalise-rewards may speed up learning"
     )
 
 
 def mean_of_rows(pairs: Iterable[tuple[float | None, int]]) -> float | None:
-    """The mean over the episodes of rows, of which each has its mean and their number; None if
-    none ended."""
+    """The mean over the episodes of several rows, each given as mean and number; None without
+    episodes."""
     known = [(mean, count) for mean, count in pairs if count and mean is not None]
     total = sum(count for _, count in known)
     return sum(mean * count for mean, count in known) / total if total else None
@@ -329,7 +329,7 @@ def _final(window: list[Row], name: str) -> Row:
 
 
 def over_seeds(totals: list[float | None]) -> Row:
-    """A number of each seed, their mean, and its 95% bootstrap interval from two seeds on."""
+    """The numbers of all seeds, their mean, and with two or more its 95% bootstrap interval."""
     known = [total for total in totals if total is not None]
     mean = sum(known) / len(known) if known else None
     interval = None

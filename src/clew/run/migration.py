@@ -1,4 +1,4 @@
-"""Saved runs of earlier versions under today's names: their settings and their arrays."""
+"""Converts settings and arrays of runs that earlier versions saved to today's names."""
 
 import re
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from clew.memory import MEMORIES
 
 
 class Variant(NamedTuple):
-    """A model that took over options of a memory which its users would not choose."""
+    """A model that took over options of a memory, for variants that users would not choose."""
 
     name: str
     kept: dict[str, tuple[Any, ...]]
-    """Of those options, the values that the memory itself has now; where it is one, the memory no
+    """Values of those options that the memory itself still has; with a single value, the memory no
     longer has the option."""
 
 
@@ -73,8 +73,8 @@ _VARIANTS = {
         },
     ),
 }
-"""By memory: what its saved runs with other values of such options are runs of now. The names of
-results have the memory and all options as they were."""
+"""By memory: the model that its saved runs with other values of such options belong to now. The
+names of results keep the old memory and options."""
 _NEW_DEFAULTS = {
     "lstm": {"init_per": "gate"},
     "gru": {"init_per": "gate"},
@@ -83,7 +83,7 @@ _NEW_DEFAULTS = {
 }
 """Options of memories whose default has changed."""
 _FORMER: dict[str, Any] = {"init_per": "product", "chrono": 0}
-"""What options of memories were before they could be set; names of results do not have them."""
+"""Values of memory options from before they could be set; names of results do not have them."""
 _MEMORY_OPTIONS = {
     ("scan", "auto"): ("backend", "auto"),
     ("scan", "kernel"): ("backend", "kernel"),
@@ -91,7 +91,7 @@ _MEMORY_OPTIONS = {
     ("frequencies", "thesis"): ("frequencies", "printed"),
     ("scale", "thesis"): ("scale", "printed"),
 }
-"""Options of memories in saved runs, with their values, and what these are called now."""
+"""Options of memories in saved runs, with their values, and the present names of both."""
 
 
 def migrate_settings(values: dict[str, Any], memory: str, *, former: bool) -> dict[str, Any]:
@@ -99,25 +99,25 @@ def migrate_settings(values: dict[str, Any], memory: str, *, former: bool) -> di
 
     Args:
         values: as they were saved.
-        memory: the one that a run has which names none.
-        former: whether memories began with other options where none were given. Without threads
-            they did.
+        memory: the memory of runs that do not name one.
+        former: whether the file is from the time when memories had other default options. It is if
+            it has no threads.
     """
-    # The first runs had one algorithm and did not name it.
+    # The first runs did not name their algorithm, since there was only one.
     values = {"algorithm": "a2c", "devices": 1} | values
     before = "device_threads" not in values
     if before:  # when 0 was one device
         values |= {"devices": values["devices"] or 1, "device_threads": "all"}
     memory, options = values.get("memory", memory), values.get("memory_options")
     if not isinstance(memory, str) or not isinstance(options, dict):
-        return values  # whoever reads them says so
+        return values  # the caller raises the error
     changed = _NEW_DEFAULTS.get(memory, {})
     own = {option: _FORMER[option] for option in changed if before or former}
     return values | _of_variant(memory, own | _renamed(options, _MEMORY_OPTIONS))
 
 
 def lasting_memory(memory: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The memory and its options by the names that results keep from version to version."""
+    """The memory and its options by the names that results keep across versions."""
     before = {new: old for old, new in _MEMORY_OPTIONS.items()}
     names = {variant.name: memory for memory, variant in _VARIANTS.items()}
     memory = names.get(memory, memory)
@@ -130,19 +130,19 @@ def lasting_memory(memory: str, options: dict[str, Any]) -> dict[str, Any]:
 def _renamed(
     options: dict[str, Any], names: dict[tuple[str, str], tuple[str, str]]
 ) -> dict[str, Any]:
-    """Options of a memory with those in `names` under their other name and value."""
+    """Options of a memory, with those in `names` under their other name and value."""
     return dict(
         names.get((k, v), (k, v)) if isinstance(v, str) else (k, v) for k, v in options.items()
     )
 
 
 def _of_variant(memory: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The memory of a saved run, or the variant that has its options now; see `_VARIANTS`."""
+    """The memory of a saved run, or the variant that now has its options; see `_VARIANTS`."""
     variant = _VARIANTS.get(memory)
     if variant is None:
         return {"memory": memory, "memory_options": options}
     kept = variant.kept
-    # Which of these an option has makes no difference to the name of a result.
+    # The name of a result does not depend on which of these values an option has.
     neutral = [*_NEW_DEFAULTS.get(memory, {}).items(), *_FORMER.items()]
     for name, value in options.items():
         gone = len(kept.get(name, ())) == 1 and (name, value) not in neutral
@@ -153,9 +153,9 @@ def _of_variant(memory: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 _LEAVES = (
-    # Learners had nothing but an optimiser's state.
+    # At that time a learner's state was only that of its optimiser.
     (re.compile("^/seed/optimiser/"), "/seed/learner/optimiser/"),
-    # All agents were actor-critics, and optimisers keep what they know by the agents' paths.
+    # At that time all agents were actor-critics; an optimiser's state has the agents' paths.
     (
         re.compile(
             r"^(/seed/agent|/seed/learner/optimiser/.*?/(?:mu|nu|trace))/(actor|critic|free)\b"

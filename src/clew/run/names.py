@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 EVALUATED = "evaluation."
-"""How the metrics of evaluations begin in rows; those of the training's episodes are called alike
-without it."""
+"""Prefix of the metrics of evaluations in rows; without it they are those of training episodes."""
 _NAME = re.compile(r"update-([0-9]{1,18})\.clew")
 
 

@@ -1,4 +1,4 @@
-"""The cache of compiled programs: one that is not whole is compiled again."""
+"""The cache of compiled programs; damaged ones are compiled again."""
 
 import contextlib
 import hashlib
@@ -16,27 +16,27 @@ from clew.files import read_file
 from clew.memory.kernels.build import is_own
 
 LARGEST = 2**30
-"""Bytes that a program may have; usual ones have less than a megabyte."""
+"""Largest size of a program in bytes; usual ones have less than a megabyte."""
 _SUFFIX = "-cache"
 _DIGEST = hashlib.sha256().digest_size
 _of_jax = jax_cache.get_file_cache
 
 
 class Programs(CacheInterface):
-    """A folder of programs as JAX's own cache has it, with a digest at the end of each.
+    """A folder of programs like that of JAX's own cache, with a digest at the end of each.
 
-    JAX runs what it finds. It reads an entry that is a pipe for ever, runs one program in place of
-    another whose entry it finds, and never writes one that is damaged again.
+    JAX runs any entry that it finds: it would block on a pipe, run a wrong program under another's
+    name, and never replace a damaged one.
 
     Args:
-        folder: which nobody else may write to.
+        folder: one that nobody else may write to.
     """
 
     def __init__(self, folder: Path):
         self._path = folder
 
     def get(self, key: str) -> Any:  # JAX says None
-        """The program of a key, or None; what is no whole one of this user's is removed."""
+        """The program of a key, or None; an entry that is damaged or not this user's is removed."""
         path = self._path / f"{key}{_SUFFIX}"
         try:
             if not path.is_symlink() and is_own(path.stat()):
@@ -53,7 +53,7 @@ class Programs(CacheInterface):
         return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Keeps a program, whole or not at all; one that the disk has no room for is not kept."""
+        """Stores a program, completely or not at all; without room on disk it is not stored."""
         with contextlib.suppress(OSError):
             handle, name = tempfile.mkstemp(dir=self._path)
             try:
@@ -67,10 +67,10 @@ class Programs(CacheInterface):
 
 
 def programs_folder() -> Path | None:
-    """~/.cache/clew/programs, or `programs` in CLEW_CACHE_DIR; None where nothing can be kept.
+    """~/.cache/clew/programs, or `programs` in CLEW_CACHE_DIR; None if neither can be used.
 
-    A folder that others may write to is not used, and a warning says so: whoever writes a program
-    there has it run.
+    A folder that others may write to is not used, and a warning says so, since clew would run the
+    programs that they write there.
     """
     base = Path(os.environ.get("CLEW_CACHE_DIR") or "~/.cache/clew")
     try:
@@ -79,7 +79,7 @@ def programs_folder() -> Path | None:
         found = folder.stat()
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except (OSError, RuntimeError):  # the latter without a home
+    except (OSError, RuntimeError):  # the latter without a home folder
         return None
     if is_own(found):
         return folder
@@ -92,17 +92,17 @@ def programs_folder() -> Path | None:
 
 
 def keep_programs(folder: str, seconds: float = 0.0) -> None:
-    """Has JAX keep programs in a folder: in its own way, or as `Programs` in `programs_folder`.
+    """Makes JAX cache programs in a folder: in its own way, or as `Programs` in `programs_folder`.
 
     Args:
         folder: of the programs.
-        seconds: that one takes to compile at least.
+        seconds: least compile time of a program to be cached.
     """
     jax_cache.get_file_cache = _file_cache
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # JAX decides at its first compilation, which may be past, whether there is a cache at all.
+    # JAX decides at its first compilation, perhaps before this, whether there is a cache at all.
     jax_cache.reset_cache()
 
 

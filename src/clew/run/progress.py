@@ -1,4 +1,4 @@
-"""The listeners of a run while it trains: lines on a terminal, and loggers."""
+"""Listeners of a run while it trains: lines on a terminal, and loggers."""
 
 import queue
 import sys
@@ -15,61 +15,61 @@ from clew.run.metrics import read_metrics
 from clew.run.names import EVALUATED
 
 CLOSE_SECONDS = 30.0
-"""How long the end of a run waits for a logger, which may have much to send."""
+"""How long the end of a run waits for a logger, which may have many rows to send."""
 
 
 class Report(NamedTuple):
-    """Where a run stands."""
+    """The progress of a run."""
 
     steps: int
     """Environment steps made by each seed."""
     total_steps: int
     """Environment steps that each seed will make."""
     rate: float
-    """Environment steps per second, over all seeds, recently."""
+    """Recent environment steps per second, over all seeds."""
     seconds: float
-    """Seconds of training, those before a resumption included."""
+    """Seconds of training, including those before a resumption."""
     seconds_left: float
     """Seconds to the end at this rate."""
     row: dict[str, Any] | None
-    """The row of metrics just written, None between rows."""
+    """The row of metrics that was just written; None between rows."""
 
 
 Callback = Callable[[Report], bool | None]
-"""What `clew.train(callbacks=[...])` takes: called after every call of the compiled program, about
-once a second, on the thread that trains. True ends the run after this call, saved and with its
-summary; a resumed run goes on from there."""
+"""A function for `clew.train(callbacks=[...])`, called after every call of the compiled program,
+about once a second, on the training thread. If it returns True, the run ends after this call, saved
+and with a summary; it can be resumed from there."""
 
 
 class Progress(Protocol):
-    """A listener of a run. Every method is called on the thread that trains."""
+    """A listener of a run. Every method is called on the training thread."""
 
     def start(self, path: Path, config: TrainConfig) -> None:
-        """The run's folder and settings, before anything else."""
+        """Called first, with the run's folder and settings."""
 
     def phase(self, name: str) -> None:
-        """What begins: "compiling", "training", "evaluating" or "saving"."""
+        """Called when a phase begins: "compiling", "training", "evaluating" or "saving"."""
 
     def report(self, report: Report) -> None:
-        """After every call of the compiled program, about once a second."""
+        """Called after every call of the compiled program, about once a second."""
 
     def message(self, text: str) -> None:
-        """Something that the user should read."""
+        """Called with a text for the user."""
 
     def close(self) -> None:
-        """Nothing more will come, whether the run ended well or not."""
+        """Called last, also if the run failed."""
 
 
 class Quiet(Progress):
-    """A listener that does nothing: its methods are the empty ones of `Progress`."""
+    """A listener that does nothing: it has the empty methods of `Progress`."""
 
 
 class Lines(Progress):
     """A line on standard error every few seconds, on a terminal or not.
 
     Args:
-        every: least seconds between two lines; the first comes with the first updates.
-        stream: where to, standard error by default.
+        every: least seconds between two lines; the first one comes with the first updates.
+        stream: the stream to write to, by default standard error.
     """
 
     def __init__(self, every: float = 5.0, stream: TextIO | None = None):
@@ -84,12 +84,12 @@ class Lines(Progress):
         self.message(f"{path}: {config.memory} on {config.env}{seeds}, {config.steps} steps")
 
     def phase(self, name: str) -> None:
-        """Says that the program is being compiled, which takes a while, and then how long."""
+        """Prints that the program is being compiled, and afterwards how long that took."""
         if said := self._compiling.enter(name):
             self.message(said)
 
     def report(self, report: Report) -> None:
-        """Prints a line if it is time for one, and always the last."""
+        """Prints a line if it is due, and always the last one."""
         self._row |= report.row or {}
         finished = report.steps >= report.total_steps
         if time.monotonic() < self._next and not finished:
@@ -107,7 +107,7 @@ class Lines(Progress):
 
 
 def format_scores(row: dict[str, Any]) -> list[str]:
-    """Return and success of a row of metrics, and of an evaluation, as means over seeds."""
+    """Return and success in a row of metrics, also of its evaluation, as means over seeds."""
     words = []
     for name in ("return", "success", f"{EVALUATED}return", f"{EVALUATED}success"):
         known = [value for value in row.get(name, []) if value is not None]
@@ -117,12 +117,12 @@ def format_scores(row: dict[str, Any]) -> list[str]:
 
 
 class EpisodeLines:
-    """A line every few seconds about episodes that are played: how many, their rate, time left.
+    """A line every few seconds about episodes: how many were played, their rate, the time left.
 
     Args:
-        total: episodes in all.
+        total: number of episodes to play.
         log: called with a line.
-        every: least seconds before the first line and between two.
+        every: least seconds before the first line and between two lines.
     """
 
     def __init__(self, total: int, log: Callable[[str], None], every: float = 5.0):
@@ -131,7 +131,7 @@ class EpisodeLines:
         self._next = self._began + every
 
     def __call__(self, count: int) -> None:
-        """`count` more have ended; of environments side by side a few may be too many."""
+        """Adds `count` finished episodes; environments side by side may play a few too many."""
         self._ended = min(self._ended + count, self._total)
         now = time.monotonic()
         if now < self._next or self._ended == self._total:
@@ -143,13 +143,13 @@ class EpisodeLines:
 
 
 class CompileTimer:
-    """Says when compiling begins, and when it is over, how long it took."""
+    """Texts about the beginning and the duration of compiling."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def enter(self, phase: str) -> str:
-        """What a listener says when a phase begins, "" for nothing."""
+        """The text to print when a phase begins, or ""."""
         now, since = time.monotonic(), self._since
         if phase == "compiling":
             self._since = now if since is None else since
@@ -169,10 +169,10 @@ def format_seconds(seconds: float) -> str:
 
 
 class Background:
-    """A logger on a thread of its own, so that the run never waits for it.
+    """A logger on its own thread, so that the run never waits for it.
 
-    After its first failure a logger is left alone. A thread rather than a call, because a network
-    that is down costs minutes, and a file system that hangs everything.
+    After its first failure a logger is no longer called. It has a thread because a network that is
+    down would cost minutes, and a file system that hangs would stop the run.
     """
 
     def __init__(self, name: str, logger: Logger):
@@ -184,15 +184,15 @@ class Background:
         self._thread.start()
 
     def start(self, path: Path, config: TrainConfig, rows: Sequence[dict[str, Any]]) -> None:
-        """As `Logger.start`, some time from now."""
+        """As `Logger.start`, but asynchronously."""
         self._calls.put(lambda: self._logger.start(path, config, rows))
 
     def row(self, row: dict[str, Any]) -> None:
-        """As `Logger.row`, some time from now."""
+        """As `Logger.row`, but asynchronously."""
         self._calls.put(lambda: self._logger.row(row))
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Waits until everything is logged, `seconds` at most."""
+        """Waits until everything is logged, for at most `seconds`."""
         self._calls.put(self._logger.close)
         self._calls.put(None)
         self._thread.join(seconds)
@@ -200,7 +200,7 @@ class Background:
             self._failure = f"has not finished within {seconds:.0f} s"
 
     def failure(self) -> str:
-        """What went wrong, once; empty if nothing did, or it was returned before."""
+        """The failure, returned only once; empty if there is none."""
         failure, self._failure = self._failure, ""
         return failure
 
@@ -221,10 +221,10 @@ class Background:
 class Logged(Progress):
     """A listener that passes everything on to another one, and every row to loggers.
 
-    They start when training does: then metrics.jsonl has been cut back to the checkpoint.
+    Loggers start with the training, after metrics.jsonl was cut back to the checkpoint.
 
     Args:
-        listener: receives everything, and a message about a logger that fails.
+        listener: receives everything, and a message about each logger that fails.
         loggers: by name.
     """
 
@@ -272,13 +272,13 @@ class Logged(Progress):
             failure = logger.failure()
             if failure:
                 self._listener.message(
-                    f"warning: the logger {logger.name} {failure}; the run goes on without it, and "
-                    "metrics.jsonl has every row"
+                    f"warning: the logger {logger.name} {failure}; the run continues without it, "
+                    "and metrics.jsonl has every row"
                 )
 
 
 def with_loggers(listener: Progress, config: TrainConfig) -> Progress:
-    """The listener, and with it the loggers that the settings name."""
+    """The listener together with the loggers that the settings name."""
     if not config.loggers:
         return listener
     return Logged(listener, {name: make_logger(name) for name in config.loggers})

@@ -1,6 +1,6 @@
-"""The loop of every run: calls its program until the last update, logs, saves, and ends early.
+"""The loop of every run: calls its program until the last update, logs, saves, handles early ends.
 
-`clew train` runs one with rows of metrics, a study runs one for every pack of its cells.
+`clew train` runs one with rows of metrics; a study runs one for every pack of its cells.
 """
 
 import contextlib
@@ -37,49 +37,49 @@ from clew.run.progress import Callback, Progress, Report
 from clew.run.updates import RunState, run_template
 
 CALL_SECONDS = 1.0
-"""How long one call of the program should take: how long Ctrl-C waits."""
+"""How long one call of the program should take, and so how long Ctrl-C waits."""
 THREADS = "threads"
-"""In the meta values of a checkpoint: how many computed."""
+"""Key in the meta values of a checkpoint: the number of threads that computed."""
 
 
 class TrainingDiverged(UserError):
-    """The loss or a parameter became infinite or not a number."""
+    """The loss or a parameter became infinite or NaN."""
 
 
 class EnvironmentFailed(UserError):
-    """Gymnasium environments failed more often than the run allows; it has saved itself."""
+    """Gymnasium environments failed more often than the run allows; the run was saved."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Training was stopped and saved itself; the message says how to resume."""
+    """Training was stopped and saved; the message says how to resume."""
 
 
 class Runner:
     """One run, from its newest checkpoint or its beginning to its last update.
 
-    Call `prepare`, then `run`, then `close`, also after an error.
+    Call `prepare`, then `run`, then `close`; call `close` also after an error.
 
     Args:
         parts: task, network and optimiser of the run.
         lanes: the agents that train side by side, for the message if one diverges.
-        run_log: keeps what is measured at the log points.
+        run_log: records the measures at the log points.
         make_program: compiles or opens the run's program.
-        init_state: the state before the first update.
+        init_state: makes the state before the first update.
         progress: the listener.
         callbacks: called with every report; one that returns True ends the run.
-        evaluation: plays while it trains, as often as the settings say; None for never.
+        evaluation: plays evaluations during training, as often as the settings say; None for none.
         checkpoints: their folder; None saves nothing.
-        identity: what checkpoints say of the run, and must say to be resumed from.
-        stop: an event that ends the run after the current call of the program, or within it where
-            a rollout can be dropped.
-        resume_with: the command that resumes the run, for messages, which name no checkpoint
-            without it.
+        identity: of the run; a checkpoint must match it to be resumed from.
+        stop: an event that ends the run after the current call of the program, or within it if a
+            rollout can be dropped.
+        resume_with: the command that resumes the run, for messages; without it they name no
+            checkpoint.
 
     Attributes:
         state: after the last call of the program; `prepare` sets it.
         update: number of updates made.
-        seconds: of training, those before a resumption included.
-        compile_seconds: that `prepare` took.
+        seconds: of training, including those before a resumption.
+        compile_seconds: the duration of `prepare`.
     """
 
     state: RunState
@@ -112,9 +112,9 @@ class Runner:
         self.update, self.seconds, self.compile_seconds = 0, 0.0, 0.0
         self._saved: int | None = None  # the newest checkpoint's update
         self._saved_at = 0.0
-        self._loaded: dict[str, Any] = {}  # what the checkpoint says
+        self._loaded: dict[str, Any] = {}  # meta values of the checkpoint
         self._calling = False
-        self._all_logged = True  # every row that is due
+        self._all_logged = True  # whether every row that was due is written
         self._logged = 0, 0.0  # update and seconds of the last log point, or of the beginning
 
     @property
@@ -124,14 +124,14 @@ class Runner:
 
     @property
     def best(self) -> Sequence[Score]:
-        """Of the agents that are kept for being the best, for each seed; none before all have."""
+        """The scores of the best agents, one for each seed; empty until every seed has one."""
         return self._best.scores if self._best.complete else ()
 
     def prepare(self) -> None:
-        """Loads the newest good checkpoint, if there is any, and makes the program.
+        """Loads the newest usable checkpoint, if there is any, and makes the program.
 
         Raises:
-            CheckpointError: if there are checkpoints and none is usable.
+            CheckpointError: if there are checkpoints but none is usable.
         """
         began = time.perf_counter()
         found = None
@@ -146,7 +146,7 @@ class Runner:
         self.compile_seconds = time.perf_counter() - began
 
     def run(self) -> None:
-        """Trains from where `prepare` left the run to its last update.
+        """Trains from the state after `prepare` to the last update.
 
         Raises:
             TrainingDiverged: at the first update with a loss or parameter that is not finite.
@@ -178,18 +178,18 @@ class Runner:
 
     def _begin(self) -> None:
         self._progress.phase("compiling")
-        # The first state takes long to compile as well; both at once take two processors. The
-        # program is made here: what JAX is set to in a `with` of the caller's holds on this thread.
+        # The first state takes long to compile too, so both compile at once on two cores. The
+        # program is made on this thread, where JAX settings in a caller's `with` block apply.
         with ThreadPoolExecutor(1) as pool:
             state = pool.submit(self._init_state)
             self._program = self._make_program()
             self.state = state.result()
 
     def _say_replay(self) -> None:
-        """Says what the learner's replay takes, and refuses one that its checkpoints cannot hold.
+        """Reports the size of the replay buffer, and refuses one whose checkpoints do not fit.
 
         Raises:
-            UserError: if the disk is too small for the checkpoints that are kept and a new one.
+            UserError: if the disk is too small for the kept checkpoints and a new one.
         """
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state.replay))
         if not size:
@@ -198,11 +198,11 @@ class Runner:
         if self._checkpoints is not None:
             files = checkpoint.KEEP + 1
             free = shutil.disk_usage(self._checkpoints.parent).free
-            # Those that a resumed run has already make room for its new ones.
+            # The files that a resumed run already has will make room for its new ones.
             room = free + checkpoint.size_of_replays(self._checkpoints)
             if files * size > room:
                 raise UserError(
-                    f"checkpoints of what is replayed take {files * size / 1e6:,.0f} MB "
+                    f"checkpoints of the replay buffer take {files * size / 1e6:,.0f} MB "
                     f"({files} files of {size / 1e6:,.0f} MB), but the disk of "
                     f"{self._checkpoints.parent} has {room / 1e6:,.0f} MB; choose a smaller "
                     "replay, or another --run-dir"
@@ -259,7 +259,7 @@ class Runner:
                 self._save()
 
     def _call(self, program: Program, count: int) -> float:
-        """Makes `count` updates and returns the seconds they took."""
+        """Makes `count` updates and returns the seconds that they took."""
         began = time.perf_counter()
         self._calling = True
         try:
@@ -269,7 +269,7 @@ class Runner:
             raise self._interrupted() from None
         except EnvironmentFault as fault:
             self._take_whole(program)
-            if self._stop.is_set():  # the signal may have reached the environments as well
+            if self._stop.is_set():  # the signal may have reached the environments too
                 raise self._interrupted() from fault
             raise self._failed(fault) from fault
         finite = np.atleast_1d(jax.device_get(self.state.seed.finite))
@@ -282,7 +282,7 @@ class Runner:
         return elapsed
 
     def _log(self, program: Program) -> Row | None:
-        """Logs what is due after this update; the row of metrics, if there is one."""
+        """Logs this update if it is due, and returns the row of metrics, if there is one."""
         config = self._config
         if self.update % config.log_every and not self.complete:
             return None
@@ -294,7 +294,7 @@ class Runner:
         return self._run_log.log(LogPoint(self.update, self.seconds, rate, sums, measured))
 
     def _evaluated(self) -> dict[str, Any]:
-        """What an evaluation after this update measures, if one is due."""
+        """The metrics of an evaluation after this update, if one is due."""
         if self._evaluation is None or not is_due(self._config, self.update):
             return {}
         self._progress.phase("evaluating")
@@ -303,7 +303,7 @@ class Runner:
         return found
 
     def _report(self, rate: float, row: Row | None) -> Report:
-        """Where the run stands, at a rate of environment steps of all seeds per second."""
+        """The progress of the run, with a rate in environment steps of all seeds per second."""
         config, per_update = self._config, self._config.steps_per_update
         seconds_left = (config.updates - self.update) * per_update * config.seeds / rate
         if self._evaluation is not None:
@@ -312,7 +312,7 @@ class Runner:
         return Report(steps, total, rate, self.seconds, seconds_left, row)
 
     def _save(self) -> None:
-        """Writes a checkpoint after the rows that belong before it, unless there is one as new."""
+        """Writes a checkpoint, after the rows before it, unless it is already written."""
         if self._saved == self.update:
             return
         if self._checkpoints is not None:
@@ -336,16 +336,16 @@ class Runner:
 
     @contextlib.contextmanager
     def _rescued(self, program: Program) -> Iterator[None]:
-        """Saves what there is before an error that nobody foresaw ends the run.
+        """Saves the run before an unforeseen error ends it.
 
-        Unless the disk lacks rows that belong before the state: a resumed run would never write
-        them. Nor at a second Ctrl-C, which wants no waiting. Where a compiled function raised, the
-        state that it was given is used up, and the newest checkpoint is what is left.
+        It is not saved if rows before the state are missing on disk, since a resumed run would
+        never write them, nor at a second Ctrl-C, which must not wait. If a compiled function
+        raised, its state was donated, and only the newest checkpoint is left.
         """
         try:
             yield
         except (KeyboardInterrupt, EnvironmentFailed, TrainingDiverged, checkpoint.CheckpointError):
-            raise  # what could be saved is saved
+            raise  # everything that could be saved is saved
         except BaseException as error:
             with contextlib.suppress(Exception):
                 if self._calling:
@@ -360,17 +360,17 @@ class Runner:
             raise
 
     def _take_whole(self, program: Program) -> None:
-        """Takes the state after the last whole update of a call that raised."""
+        """Takes the state after the last complete update of a call that raised."""
         if program.state is None:
             raise ValueError("no update was made")
         self.state = program.state
         self.update = int(self.state.update)
 
     def _failed(self, fault: EnvironmentFault) -> EnvironmentFailed:
-        """Saves what there was before an environment failed; the error to raise."""
+        """Saves the state before an environment failed, and returns the error to raise."""
         self._save()
         half = _in_half(self._config) if isinstance(self._parts.task.action_space, Box) else []
-        acted = f"; if its actions were no numbers, look for {half[0]}" if half else ""
+        acted = f"; if its actions were NaN, look for {half[0]}" if half else ""
         return EnvironmentFailed(
             f"{fault}{acted}. The run is saved after {self._steps} steps; "
             f"resume with: {self._resume_with}"
@@ -391,7 +391,7 @@ class Runner:
         )
 
     def _cause(self, index: int) -> str:
-        """What made a lane diverge: numbers of the task's, or else, perhaps, its settings."""
+        """Why a lane diverged: because of the task's numbers or, possibly, the settings."""
         seed, task, config = self.state.seed, self._parts.task, self._lanes[index].config
         if len(self._lanes) > 1:
             seed = jax.tree.map(lambda leaf: leaf[index], seed)
@@ -408,8 +408,8 @@ class Runner:
         try:
             task.require_finite(seed.actor, float(seed.sums["return"]))
         except EnvironmentFault as fault:
-            # Parameters that are all but infinite may have given actions that are no numbers.
-            acted = f"; if its actions were no numbers, {smaller}"
+            # Nearly infinite parameters may have produced actions that are NaN.
+            acted = f"; if its actions were NaN, {smaller}"
             cause = f"{fault}{acted if isinstance(task.action_space, Box) else ''}"
         else:
             cause = smaller
@@ -423,20 +423,20 @@ class Runner:
 
 
 def _in_half(config: TrainConfig) -> list[str]:
-    """What half precision cannot hold; nothing for other precisions."""
+    """What half precision cannot represent; nothing for other precisions."""
     half = config.network.precision == "float16"
-    return ["numbers beyond 65,504, which network.precision=float16 cannot hold"] if half else []
+    return ["numbers beyond 65,504, the limit of network.precision=float16"] if half else []
 
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C, SIGTERM and SIGHUP set.
 
-    A second Ctrl-C stops at once, saving nothing. Further signals of other kinds change nothing:
-    a terminal that closes and a scheduler send several, and mean one. SIGHUP that is ignored, as
-    `nohup` has it, stays ignored.
+    A second Ctrl-C stops at once, without saving. Further signals of other kinds have no effect,
+    since a closing terminal and a scheduler send several for one stop. If SIGHUP is ignored, as
+    with `nohup`, it stays ignored.
 
-    On another thread than the main one signals are not touched, and the event is never set.
+    On a thread other than the main one, signals are left alone and the event is never set.
     """
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Which devices compute what of a run: whole agents, or each a share of the environments."""
+"""Divides a run between devices: whole agents, or a share of the environments for each device."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
 Layout = NamedSharding | None
-"""Where the parts of an array are; None with one device, where there is nothing to lay out."""
+"""The placement of an array's parts on devices; None with a single device."""
 
 
 _COUNT_FLAG = "xla_force_host_platform_device_count"
@@ -32,17 +32,17 @@ _ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 _OWN_SUMS: dict[str, Any] = {
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 }
-"""Sums in XLA's own loops, together with what is summed. By default JAX 0.10 hands them to a
-library, which writes the summands to memory first: on two cores AReLiT trained 17% more slowly,
-on one as fast."""
+"""Options that keep sums in XLA's own loops, fused with the computation of the summands. By default
+JAX 0.10 passes them to a library, for which the summands are first written to memory. That made
+AReLiT's training 17% slower on two cores, and no slower on one."""
 
 
 class Sharding(NamedTuple):
     """How a run is divided.
 
-    With several seeds, if the number of devices divides theirs, each device has some of the
-    agents with all that is theirs, and the devices have nothing to tell each other. Else each has
-    all agents, and of every agent's environments a share; the gradients are summed.
+    With several seeds, if the number of devices divides the number of seeds, each device has some
+    of the agents with all their data, and devices need not communicate. Otherwise each device has
+    all agents and a share of every agent's environments; the gradients are summed.
     """
 
     mesh: Mesh | None
@@ -50,20 +50,20 @@ class Sharding(NamedTuple):
     by_seed: bool
     seeds: int
     one_thread: bool = False
-    """Whether a processor's device computes with one thread."""
+    """Whether a CPU device computes with one thread."""
 
     @property
     def whole(self) -> Layout:
-        """Of what every device has."""
+        """Layout of arrays that every device has completely."""
         return self._layout(PartitionSpec())
 
     @property
     def of_seed(self) -> Layout:
-        """Of what every seed has one of; with several seeds their axis is the first."""
+        """Layout of arrays with one entry for every seed; with several seeds on the first axis."""
         return self._layout(spec_of(0 if self.by_seed else None))
 
     def environments(self, axis: int) -> Layout:
-        """Of what every environment has one of.
+        """Layout of arrays with one entry for every environment.
 
         Args:
             axis: of the environments, in the arrays of one seed.
@@ -71,11 +71,11 @@ class Sharding(NamedTuple):
         return self._layout(spec_of(0 if self.by_seed else axis + (self.seeds > 1)))
 
     def each_seed(self, function: Callable, in_axes: tuple[int | None, ...]) -> Callable:
-        """A function of one seed for all of them; for use within `jit_over`.
+        """Maps a function of one seed over all seeds; for use within `jit_over`.
 
         Args:
             function: of the arrays of one seed.
-            in_axes: of the seeds in the arguments, one for each; they are the results' first.
+            in_axes: the axis of the seeds in each argument; in results it is the first.
         """
         if self.seeds == 1:
             return function
@@ -93,7 +93,7 @@ class Sharding(NamedTuple):
 
     @property
     def compiler_options(self) -> dict[str, Any] | None:
-        """What XLA compiles the run's programs with; None for its defaults."""
+        """XLA's options for the run's programs; None for its defaults."""
         if jax.default_backend() != "cpu":
             return None
         options = _OWN_SUMS if _knows_own_sums() else {}
@@ -114,10 +114,10 @@ def sharding_of(config: "TrainConfig") -> Sharding:
 
 
 def check_devices(config: "TrainConfig", learner: Learner) -> None:
-    """Refuses a number of devices that a run cannot be divided between.
+    """Refuses a number of devices between which a run cannot be divided.
 
     Raises:
-        UserError: naming the numbers that do not fit each other.
+        UserError: naming the numbers that do not fit.
     """
     if config.devices <= 1:
         return
@@ -132,13 +132,13 @@ def check_devices(config: "TrainConfig", learner: Learner) -> None:
 
 
 def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
-    """The settings with devices and threads chosen where they are left to the library.
+    """The settings with devices and threads chosen, unless they are given.
 
-    A task written in JAX computes on a processor with one thread for each device: with XLA's own
-    threads no agent measured was faster by more than the measurements differ (`results/speed`).
-    Several seeds get as many devices as JAX has and there are cores, or the largest number below
-    that divides the seeds. Environments are divided on request alone: that made AReLiT and ReLiT
-    faster, LSTM and GRU slower. Everything else gets one device as JAX has it.
+    A task written in JAX computes on a CPU with one thread for each device: with XLA's own threads
+    no measured agent was faster beyond the noise of the measurements (`results/speed`). Several
+    seeds get as many devices as there are JAX devices and cores, or the largest smaller number that
+    divides the seeds. Environments are divided only on request: that made AReLiT and ReLiT faster,
+    but LSTM and GRU slower. Everything else gets one of JAX's devices as it is.
 
     Args:
         config: of a run; `devices` 0 and `device_threads` "auto" are replaced.
@@ -146,7 +146,7 @@ def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
     """
     on_processor = task.acts_on_device and jax.default_backend() == "cpu"
     kind: object = find("memory", config.memory, MEMORIES)
-    known = isinstance(kind, type)  # else whether it can be is not said
+    known = isinstance(kind, type)  # a function does not say whether its memory is shardable
     count, threads = config.devices, config.device_threads
     if not count:
         most = min(len(jax.devices()), available_cores())
@@ -160,25 +160,24 @@ def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
 
 
 def open_devices(wanted: int = 0, threads: int = 0) -> None:
-    """Makes JAX take every core of this process for a device, if it has not begun to compute.
+    """Makes JAX use every core of this process as a device, if it has not yet begun to compute.
 
-    For a program of its own, such as the command line: it changes JAX for the whole process. Where
-    the user has said how many devices a processor is, by JAX's setting or in XLA_FLAGS, nothing
-    is changed.
+    For programs such as the command line, because it changes JAX for the whole process. If the
+    user has set the number of CPU devices, by JAX's setting or in XLA_FLAGS, nothing is changed.
 
     Args:
-        wanted: devices that are needed, even if there are fewer cores.
-        threads: to compute on, and devices to have; 0 takes one of each for every core.
+        wanted: number of devices needed, even if there are fewer cores.
+        threads: number of threads and of devices; 0 takes one of each for every core.
     """
     if not count_is_given():
-        with contextlib.suppress(RuntimeError):  # JAX has its devices already
+        with contextlib.suppress(RuntimeError):  # JAX already has its devices
             jax.config.update("jax_num_cpu_devices", max(threads or available_cores(), wanted))
     if threads:
         use_threads(threads)
 
 
 def count_is_given() -> bool:
-    """Whether the user has said how many devices a processor is."""
+    """Whether the user has set the number of CPU devices."""
     flags = os.environ.get("XLA_FLAGS", "")
     return jax.config.values["jax_num_cpu_devices"] != -1 or _COUNT_FLAG in flags
 
@@ -195,7 +194,7 @@ def _knows_own_sums() -> bool:
 def _is_shardable(config: "TrainConfig") -> bool:
     kind = find("memory", config.memory, MEMORIES)
     if not (isinstance(kind, type) and issubclass(kind, AbstractMemory)):
-        return True  # a function of a user's own; what is no memory is refused where it is made
+        return True  # a user's function; if it returns no memory, that is refused later
     return kind.shardable
 
 

@@ -1,4 +1,4 @@
-"""What a run's agent observes and chooses from, recorded so that it is shown nothing else later."""
+"""Spaces of a run's observations and actions, recorded to detect later changes of the task."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,9 @@ MISSING = "missing"
 
 
 def recorded_spaces(task: Task) -> dict[str, str]:
-    """What config.json says of a task: {"observation/eye": "float32[5]", "action": "Discrete(3)"}.
+    """A task's spaces for config.json: {"observation/eye": "float32[5]", "action": "Discrete(3)"}.
 
-    Observed numbers are recorded without their limits, which an agent does not use.
+    Limits of observations are not recorded, since an agent does not use them.
     """
     observed = {
         BARE if name == BARE else f"{BARE}/{name}": _text(space)
@@ -27,16 +27,15 @@ def recorded_spaces(task: Task) -> dict[str, str]:
 def require_same_spaces(run: str, recorded: Mapping[str, str], task: Task) -> None:
     """Refuses a task that has changed since an agent was trained on it.
 
-    An agent reads entries in the order of their names, so one that is renamed could be read in
-    another's place.
+    An agent reads entries in the order of their names, so a renamed one could be taken for another.
 
     Args:
-        run: what messages call the run.
-        recorded: of the task as it was; empty in runs of versions that recorded nothing.
+        run: the run's name in messages.
+        recorded: spaces of the task at training; empty in runs of versions that recorded nothing.
         task: as it is now.
 
     Raises:
-        UserError: naming what was recorded and what there is.
+        UserError: naming the recorded and the present spaces that differ.
     """
     if not recorded:
         return

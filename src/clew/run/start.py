@@ -1,4 +1,4 @@
-"""The agent of another run, as the beginning of a new one."""
+"""Starts a new run from the agent of another one."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,20 +20,20 @@ AGENT = (
     *("env", "env_options", "memory", "memory_options", "network", "wrappers"),
     *("algorithm", "learner_options", "r2d2.rescaling"),
 )
-"""Settings that an agent's arrays, or what it computes with them, may depend on."""
+"""Settings that may influence an agent's arrays or how it uses them."""
 SHOWN = 3
-"""Differing settings that a message names."""
+"""Most differing settings that a message names."""
 
 
 class Start(NamedTuple):
     """The agents that a run's seeds begin with."""
 
     params: PyTree[Array]
-    """The agents' arrays, seeds first."""
+    """The agents' arrays, with seeds as first axis."""
     statistics: Any
-    """What the wrappers have learned, by their names, seeds first."""
+    """The wrappers' statistics by their names, with seeds as first axis."""
     message: str
-    """Which they are, and in which settings the two runs differ."""
+    """A line that names the agents and the settings in which the two runs differ."""
     path: Path
     """The other run's folder."""
     config: TrainConfig
@@ -45,16 +45,16 @@ class Start(NamedTuple):
 
 
 def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -> Start | None:
-    """What `start_from` names; None if it names nothing, or the run goes on with its own agent.
+    """The agents that `start_from` names; None if it is empty, or if the run has a checkpoint.
 
     Args:
         parts: of the new run.
-        path: its folder, if it is there: with a checkpoint in it the run goes on.
+        path: the new run's folder, if it exists: with a checkpoint in it the run is resumed.
         trust: consent to import the code that the other run names; see `clew.run.trust`.
 
     Raises:
-        UserError: if there is no such run or checkpoint, or its agents do not fit the new run's,
-            by their arrays or by their number.
+        UserError: if there is no such run or checkpoint, or if its agents do not fit the new run
+            in their arrays or their number.
     """
     config = parts.config
     begun = path is not None and checkpoint.list_checkpoints(path / folder.CHECKPOINTS)
@@ -63,13 +63,13 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
     given = Path(config.start_from)
     wanted = given.name if given.suffix == ".clew" else ""
     if wanted and not (given.is_file() and given.parent.name == folder.CHECKPOINTS):
-        raise UserError(f"start_from: {given} is no checkpoint in a run's folder")
+        raise UserError(f"start_from: {given} is not a checkpoint in a run's folder")
     found = given.parent.parent if wanted else folder.find_run(given, config.run_dir)
     run = load_run(found, wanted, trust=trust)
     _require_same_arrays(parts, run)
     if run.config.seeds not in (1, config.seeds):
         raise UserError(
-            f"start_from names a run of {run.config.seeds} seeds ({run.path}), for a run of "
+            f"start_from names a run with {run.config.seeds} seeds ({run.path}) for a run with "
             f"{config.seeds}: it must have 1, or as many"
         )
     arrays = jax.tree.leaves(jax.device_get(run.params))
@@ -82,14 +82,14 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
 
 
 def read_shared_start(parts: Parts, *, trust: bool = False) -> Start | None:
-    """The same where a program's lanes are of several cells: one agent begins all of them.
+    """Like `read_start`, for a program with lanes of several cells: all start from one agent.
 
     Args:
         parts: of the new run.
-        trust: as of `read_start`; it is remembered, since worker processes read the run again.
+        trust: as for `read_start`; it is remembered, since worker processes read the run again.
 
     Raises:
-        UserError: if the other run has several.
+        UserError: if the other run has several agents.
     """
     start = read_start(parts, trust=trust)
     if start is None:
@@ -98,14 +98,14 @@ def read_shared_start(parts: Parts, *, trust: bool = False) -> Start | None:
         remember(start.path, start.config)
     if start.config.seeds > 1:
         raise UserError(
-            f"start_from names a run of {start.config.seeds} seeds ({parts.config.start_from}): in "
-            "a study or sweep one agent starts all"
+            f"start_from names a run with {start.config.seeds} seeds ({parts.config.start_from}): "
+            "in a study or sweep all agents start from the same one"
         )
     return start
 
 
 def _for_seeds(leaf: np.ndarray, seeds: int) -> np.ndarray:
-    """An array of one seed or of as many, for all seeds."""
+    """An array of one seed, or of all seeds, expanded to all seeds."""
     return np.broadcast_to(leaf, (seeds, *leaf.shape[1:]))
 
 
@@ -117,18 +117,18 @@ def _require_same_arrays(parts: Parts, run: LoadedRun) -> None:
             differing = _differing(run.config, parts.config)
             raise UserError(
                 f"start_from: the agent of {run.path} does not fit this run: its agent{name} is "
-                f"{theirs}, here it is {own}" + (f"; {differing}" if differing else "")
+                f"{theirs}, but here it is {own}" + (f"; {differing}" if differing else "")
             )
 
 
 def _arrays(tree: Any, axes: int) -> dict[str, str]:
-    """Type and shape of an agent's arrays by their places, without the first axes."""
+    """Type and shape of an agent's arrays by their paths, without the first axes."""
     named = jax.tree_util.tree_leaves_with_path(tree)
     return {keystr(path): f"{leaf.dtype}{list(leaf.shape[axes:])}" for path, leaf in named}
 
 
 def _differing(old: TrainConfig, new: TrainConfig) -> str:
-    """Names settings of the agent that differ, where there are any."""
+    """Names the settings of the agent that differ; empty if none do."""
     found = [
         f"{name} was {one_line(was, 60)}, here {one_line(now, 60)}"
         for name, (was, now) in differences(old, new).items()
@@ -139,7 +139,7 @@ def _differing(old: TrainConfig, new: TrainConfig) -> str:
 
 
 def _statistics(parts: Parts, run: LoadedRun) -> Any:
-    """What the new run's wrappers begin with: what the other's have learned, where they fit."""
+    """The statistics that the new run's wrappers start with: the other run's, where they fit."""
     seeds = parts.config.seeds
     learned = run.statistics or {}
     begun = {}
@@ -151,5 +151,5 @@ def _statistics(parts: Parts, run: LoadedRun) -> Any:
 
 
 def _shapes(tree: Any) -> Any:
-    """Of its arrays, without the axis of seeds."""
+    """Shapes of the arrays, without the axis of seeds."""
     return jax.tree.map(lambda leaf: leaf.shape[1:], tree)

@@ -1,4 +1,4 @@
-"""Training from the command to the summary."""
+"""Trains a run, from the settings to the summary."""
 
 import contextlib
 import shlex
@@ -42,7 +42,7 @@ from clew.run.updates import init_run
 from clew.stats.intervals import over_seeds
 
 FAR = 10.0
-"""How many times wider or narrower than 1 actions' limits may be for a Gaussian policy."""
+"""The factor by which action limits may differ from 1 before a Gaussian policy is questioned."""
 
 
 class RunResult(NamedTuple):
@@ -52,7 +52,7 @@ class RunResult(NamedTuple):
     summary: dict[str, Any]
 
     def __str__(self) -> str:
-        """What came of it in a few lines, as `clew train` ends."""
+        """The result in a few lines, as printed at the end of `clew train`."""
         summary = self.summary
         seeds = f" x {summary['seeds']} seeds" if summary["seeds"] > 1 else ""
         lines = [
@@ -66,8 +66,8 @@ class RunResult(NamedTuple):
                 lines.append(f"[..] 95% interval, over {over_seeds(summary['seeds'])}")
         else:
             lines.append(
-                "last tenth of training: no episode ended (--wrappers.time-limit STEPS ends those "
-                "that have no end of their own)"
+                "last tenth of training: no episode ended (--wrappers.time-limit STEPS limits "
+                "their length)"
             )
         if evaluated:
             came = _ends(evaluated["means"]) or "no episode ended"
@@ -85,7 +85,7 @@ class RunResult(NamedTuple):
 
 
 def _ends(means: dict[str, Any]) -> str:
-    """Success and return with their intervals, as far as there are any."""
+    """Success and return with their intervals, if there are any."""
     known = [n for n in ("success", "return") if means.get(n, {}).get("mean") is not None]
     return ", ".join(f"{n} {metrics.final_text(means[n])}" for n in known)
 
@@ -102,17 +102,17 @@ def train(
 
     Args:
         config: the settings; the default ones if None.
-        resume: True resumes the run that `config` names, and begins it where nothing of it is
-            there yet; a path or a run's name resumes that one, and `config` may then be None. A
-            folder's own settings hold; only `steps` may be raised, and loggers, devices, `host` and
-            Ray cluster changed. Where JAX has fewer devices than the run was begun with, it goes on
-            with those, and a message says so.
+        resume: True resumes the run that `config` names, or begins it if nothing of it exists
+            yet; a path or a run's name resumes that run, and `config` may then be None. The
+            folder's settings apply; only `steps` may be raised, and loggers, devices, `host` and
+            Ray cluster may be changed. If JAX has fewer devices than at the start of the run, the
+            run continues with those, and a message says so.
         progress: the listener; by default lines on standard error.
         callbacks: functions that are called with a `Report` about once a second, between calls of
-            the compiled program: steps, rate and, where one was written, the row of metrics. One
-            that returns True ends the run, saved and with its summary. What a callback raises ends
-            it too, saved. The numbers of a run do not depend on them.
-        trust: consent to import the code that a resumed run's own settings name; see
+            the compiled program: steps, rate and the row of metrics, if one was written. If one
+            returns True, the run ends, saved and with a summary. If one raises an exception, the
+            run is saved and ends too. The numbers of a run do not depend on callbacks.
+        trust: consent to import the code that a resumed run's settings name; see
             `clew.run.trust`. Settings that are given as `config` are trusted.
 
     Returns:
@@ -120,7 +120,7 @@ def train(
 
     Raises:
         UserError: for impossible settings, an existing or missing run, a run in use, unusable
-            checkpoints, a full disk.
+            checkpoints, or a full disk.
         EnvironmentFailed: if Gymnasium environments fail too often, with everything saved.
         TrainingDiverged: at the first update with a loss or parameter that is not finite.
         TrainingInterrupted: after Ctrl-C or SIGTERM, with everything saved.
@@ -140,15 +140,15 @@ def train(
             config = replace(config, devices=0)
     assert config is not None
     parts = make_parts(config)
-    if resume is False:  # after names that are unknown have been said
+    if resume is False:  # after unknown names were reported
         refuse_unused(config)
         metrics.refuse_taken_names(config, parts.task.metric_names)
     config = parts.config
     start = read_start(parts, path, trust=trust)
-    # First, so that a cluster that does not answer leaves no folder behind.
+    # First, so that no folder is made if the cluster does not answer.
     with cluster.joined(config.asynchronous.ray):
         shown = path or folder.new_folder(config)
-        # An environment of somebody else's may change the current folder.
+        # Third-party environments may change the current folder.
         path = shown.absolute()
         listener = with_loggers(progress or Lines(), config)
         with folder.locked(path), stop_signals() as stop:
@@ -168,7 +168,7 @@ def train(
 
 
 def _check_call(config: object) -> None:
-    """Refuses other settings than a `TrainConfig`, and training by a module that is imported."""
+    """Refuses settings that are not a `TrainConfig`, and training in a module being imported."""
     refuse_while_importing()
     if config is not None and not isinstance(config, TrainConfig):
         raise UserError(f"config must be a clew.TrainConfig, got {one_line(config)}")
@@ -207,7 +207,7 @@ def _train(
     *,
     fresh: bool,
 ) -> dict[str, Any]:
-    """Trains in the folder `path`, which messages call `shown`; the summary."""
+    """Trains in the folder `path`, which messages call `shown`, and returns the summary."""
     config = parts.config
     if start is not None:
         progress.message(start.message)
@@ -270,44 +270,44 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
 
 
 def _remarks(parts: Parts) -> Iterator[str]:
-    """What is said before a new run begins."""
+    """Remarks for the user before a new run begins."""
     before = (_no_episode, _no_learning, _no_evaluation)
     for remarks in (*before, _no_host, _no_use, _no_scale, _unread, _pictures, _unasked):
         yield from remarks(parts)
 
 
 def _no_episode(parts: Parts) -> Iterator[str]:
-    """Says where every episode takes longer than an environment is stepped in the whole run."""
+    """Warns if every episode takes more steps than an environment makes in the whole run."""
     config, shortest = parts.config, parts.task.shortest_episode
     steps = config.updates * config.learning.rollout_length
     if shortest > steps and not parts.learner.gathering.whole_episodes:
         yield (
             f"warning: no episode ends within this run: one of {config.env} takes at least "
-            f"{shortest:,} steps, and each of {config.learning.num_envs:,} environments makes "
+            f"{shortest:,} steps, but each of {config.learning.num_envs:,} environments makes "
             f"only {steps:,}; raise steps, or shorten the episodes"
         )
 
 
 def _no_learning(parts: Parts) -> Iterator[str]:
-    """Says where a run ends before its learner begins."""
+    """Warns if a run ends before its learner begins."""
     config, starts = parts.config, parts.learner.gathering.starts
     steps = config.updates * config.steps_per_update
     if starts > steps:
         yield (
-            f"warning: nothing is learned within this run: {config.algorithm} begins after "
-            f"{starts:,} steps, and the run has {steps:,}; raise steps, or lower "
+            f"warning: nothing is learned in this run: {config.algorithm} begins after "
+            f"{starts:,} steps, but the run has {steps:,}; raise steps, or lower "
             f"{config.algorithm}.learning_starts"
         )
 
 
 def _no_evaluation(parts: Parts) -> Iterator[str]:
-    """Says where a run ends before its first evaluation, or settings of evaluations have no use."""
+    """Warns if a run ends before its first evaluation, or if its settings have no effect."""
     config = parts.config
     steps = config.updates * config.steps_per_update
     if config.evaluate_every > steps:
         yield (
-            f"warning: no evaluation within this run, and so no best agent: evaluate_every is "
-            f"{config.evaluate_every:,}, and the run has {steps:,} steps"
+            f"warning: no evaluation in this run, and so no best agent: evaluate_every is "
+            f"{config.evaluate_every:,}, but the run has {steps:,} steps"
         )
     for name in EVALUATION if not config.evaluate_every else ():
         if getattr(config, name) != getattr(TrainConfig, name):
@@ -315,14 +315,14 @@ def _no_evaluation(parts: Parts) -> Iterator[str]:
 
 
 def _no_host(parts: Parts) -> Iterator[str]:
-    """Says where settings of how environments are run have no use."""
+    """Tells if host settings have no effect."""
     config = parts.config
     if parts.task.acts_on_device and config.host != HostConfig():
         yield f"host settings change nothing: {config.env} is written in JAX, and compiled"
 
 
 def _no_use(parts: Parts) -> Iterator[str]:
-    """Says which settings of the wrappers have no use without another one."""
+    """Names settings of the wrappers that have no effect without another one."""
     wrappers = parts.config.wrappers
     for name, needed in NEEDED.items():
         if name in wrappers.changed and not getattr(wrappers, needed):
@@ -348,37 +348,36 @@ def _no_scale(parts: Parts) -> Iterator[str]:
 
 
 def _unread(parts: Parts) -> Iterator[str]:
-    """Says what environments show and no agent sees: texts, and action masks in `info`."""
+    """Names parts of observations that the agent does not see: texts, and masks in `info`."""
     for name in parts.task.unread:
         yield (
-            f"{name!r} is text, which the agent does not see; a wrapper that turns it into numbers "
-            "shows it"
+            f"{name!r} is text, which the agent does not see; a wrapper can turn it into numbers"
         )
     if parts.task.unused_mask():
         yield (
-            f'info["{MASK}"] says which actions are allowed, and nothing reads it; so that the '
-            f"agent takes no others: --wrappers.action-mask {INFO}"
+            f'info["{MASK}"] says which actions are allowed, but is not used; to restrict the '
+            f"agent to them: --wrappers.action-mask {INFO}"
         )
 
 
 def _pictures(parts: Parts) -> Iterator[str]:
-    """Says which pictures no convolution reads, and which bytes may be a small picture."""
+    """Names pictures without a convolution, and bytes that may be a small picture."""
     for name, space in named_spaces(parts.task.observation_space).items():
         if is_flattened(space, parts.config.network):
             yield (
-                f"{name!r} is a picture, {list(space.shape or ())}, and without an encoder the "
-                "memory reads its numbers one beside the other; for convolutions: "
-                "--network.encoder auto, or nature, which is faster without a GPU"
+                f"{name!r} is a picture, {list(space.shape or ())}, and without an encoder it is "
+                "flattened; for convolutions: --network.encoder auto, or nature, which is faster "
+                "without a GPU"
             )
         if taken_for_symbols(space, parts.config.network):
             yield (
-                f"{name!r}, bytes {list(space.shape or ())}, is read as numbers up to 255, as "
-                "symbols are; if it is a picture: --network.encoder impala"
+                f"{name!r}, bytes {list(space.shape or ())}, is read as numbers up to 255, like "
+                "symbols; if it is a picture: --network.encoder impala"
             )
 
 
 def _unasked(parts: Parts) -> Iterator[str]:
-    """What the task's spaces suggest and the settings leave: masks, and other units of actions."""
+    """Suggestions from the task's spaces that the settings do not use: masks, limits of actions."""
     config, actions = parts.config, parts.task.action_space
     named = named_spaces(parts.task.observation_space)
     if isinstance(actions, Discrete | MultiDiscrete) and config.wrappers.action_mask is None:
@@ -394,24 +393,24 @@ def _unasked(parts: Parts) -> Iterator[str]:
         widest, narrowest = (of(actions.high - actions.low) / 2 for of in (np.max, np.min))
         if widest > FAR or narrowest < 1 / FAR:
             yield (
-                f"actions reach {narrowest:g} to {widest:g} from the middle of their limits, and "
-                "a Gaussian policy begins with a deviation of 1; --network.continuous tanh goes by "
+                f"actions reach {narrowest:g} to {widest:g} from the middle of their limits, but a "
+                "Gaussian policy begins with a deviation of 1; --network.continuous tanh scales to "
                 "the limits"
             )
 
 
 def _announce_beginning(path: Path, shown: Path, progress: Progress) -> None:
-    """Says of a run without checkpoints that it begins anew, and which rows that drops."""
+    """Reports that a run without checkpoints starts anew, and which rows are dropped."""
     checkpoints = checkpoint.list_checkpoints(path / folder.CHECKPOINTS)
     if checkpoints or not (path / folder.CONFIG).exists():
         return
     rows = metrics.read_metrics(path)
     dropped = f", without its rows up to update {rows[-1]['update']}" if rows else ""
-    progress.message(f"{shown} has no checkpoint to resume from: it begins anew{dropped}")
+    progress.message(f"{shown} has no checkpoint to resume from: it starts anew{dropped}")
 
 
 def make_program(parts: Parts, progress: Progress, stop: threading.Event) -> Program:
-    """The program of a run, by its runner and the kind of its task."""
+    """The program of a run, by its runner and its kind of task."""
 
     def hosted(task: HostedTask) -> Program:
         if parts.config.runner == "async":
@@ -422,7 +421,7 @@ def make_program(parts: Parts, progress: Progress, stop: threading.Event) -> Pro
 
 
 def _draw_curve(path: Path, rows: list[metrics.Row], progress: Progress) -> None:
-    """Draws curve.png; where it cannot be written, the run is complete all the same."""
+    """Draws curve.png; if it cannot be written, the run is complete nevertheless."""
     from clew.report.curves import plot_runs  # start: matplotlib takes 0.4 s
 
     try:

@@ -1,11 +1,11 @@
-"""Consent to code that a run's folder names: nothing in it runs unasked.
+"""Consent to code that a run's folder names; none of it runs without consent.
 
-The settings of a run may name code outside of what clew and the installed packages register: a
-task, memory, encoder or learner as "module:name", Gymnasium's "gymnasium:module:ID",
-"gymnax:module:factory", or a Ray cluster, which can run anything here. Whoever made the folder
-chose that code, so it is imported only if the user consents, or trained this run on this machine. A
-training is remembered outside of the folder, where the folder's maker cannot write, under its path
-and what it runs.
+The settings of a run may name code that neither clew nor an installed package registers: a task,
+memory, encoder or learner as "module:name", Gymnasium's "gymnasium:module:ID",
+"gymnax:module:factory", or a Ray cluster, which can run anything here. The maker of the folder
+chose that code, so it is imported only if the user consents, or has trained this run on this
+machine. Trainings are recorded outside the folder, where its maker cannot write, by the folder's
+path and the named code.
 """
 
 import hashlib
@@ -22,54 +22,54 @@ from clew.files import write_file
 from clew.run.config import TrainConfig
 
 STATE = "CLEW_STATE_DIR"
-"""Environment variable: the folder of the user's records, if not the system's usual one."""
+"""Environment variable for the folder of the user's records, instead of the system's usual one."""
 LOCAL_RAY = ("", "auto", "local")
 SHOWN = 300
-"""Most characters of the options that a message shows."""
+"""Most characters of options in a message."""
 IMPORTERS = ("GymV",)
-"""How the ids begin of Gymnasium's environments that import what their options name."""
+"""Prefixes of Gymnasium ids whose environments import code that their options name."""
 
 _OF_STUDIES = re.compile(r"clew\.lab\.studies\.(\w+\.)?models:\w+")
-"""The library's own variants of memories, which are installed with it."""
+"""The library's own variants of memories, which are installed with clew."""
 
 
 class Untrusted(UserError):
-    """A folder names code that the user has not consented to; nothing of it was run."""
+    """A folder names code that the user has not consented to; none of it was run."""
 
 
 def named_code(config: TrainConfig) -> list[str]:
-    """What the settings would run that no registry of installed packages has, one line each."""
+    """Code that the settings would run and no installed package registers, one line each."""
     found = []
     if _is_named(config.env):
         found.append(f"{config.env!r} with the options {_shown(config.env_options)}")
     for name, options in _own_parts(config):
         found.append(f"{name!r} with the options {_shown(options)}")
     if config.asynchronous.ray not in LOCAL_RAY:
-        found.append(f"whatever the Ray cluster at {config.asynchronous.ray!r} asks for")
+        found.append(f"anything that the Ray cluster at {config.asynchronous.ray!r} asks for")
     return found
 
 
 def require(path: Path, config: TrainConfig, *, trust: bool) -> None:
-    """Refuses a folder that names code, unless its user consents or trained it here.
+    """Refuses a folder that names code, unless the user consents or has trained it here.
 
     Raises:
-        Untrusted: saying what would run.
+        Untrusted: naming the code that would run.
     """
     code = named_code(config)
     if not code or trust or _is_remembered(path, config):
         return
     raise Untrusted(
         f"{path} would run {' and '.join(code)}, code that is named in the folder and not "
-        "installed with clew. Nothing was run. If you know that code and trust the folder's maker: "
-        "--trust, in Python trust=True"
+        "installed with clew. Nothing was run. If you know that code and trust the folder's maker, "
+        "use --trust (in Python trust=True)"
     )
 
 
 def remember(path: Path, config: TrainConfig) -> str | None:
-    """Remembers that the user trains this run on this machine, if it names code.
+    """Records that the user trains this run on this machine, if it names code.
 
     Returns:
-        A line for the user if that is not possible: the run goes on.
+        A line for the user if that is not possible; the run continues.
     """
     if not named_code(config):
         return None
@@ -84,7 +84,7 @@ def remember(path: Path, config: TrainConfig) -> str | None:
 
 
 def _is_named(env: str) -> bool:
-    """Whether a task is named by where its code is: safe is only what is known to be."""
+    """Whether a task is named by module:name; every name that is not known to be safe counts."""
     if env.startswith(GYMNASIUM):
         name = env.removeprefix(GYMNASIUM)
         return ":" in name or name.startswith(IMPORTERS)
@@ -92,7 +92,7 @@ def _is_named(env: str) -> bool:
 
 
 def _own_parts(config: TrainConfig) -> list[tuple[str, dict[str, Any]]]:
-    """What the settings name by where its code is, but for the library's own variants."""
+    """The parts that the settings name by module:name, except the library's own variants."""
     return [pair for pair in config.own_parts if not _OF_STUDIES.fullmatch(pair[0])]
 
 
@@ -104,7 +104,7 @@ def _is_remembered(path: Path, config: TrainConfig) -> bool:
 
 
 def _place(path: Path, config: TrainConfig) -> Path:
-    """The record of a folder and of all the code that its settings name."""
+    """The file that records a folder and all the code that its settings name."""
     what: list[Any] = [str(path.resolve()), config.env, config.env_options, config.asynchronous.ray]
     what += [[name, options] for name, options in _own_parts(config)]
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
@@ -112,10 +112,10 @@ def _place(path: Path, config: TrainConfig) -> Path:
 
 
 def _state_folder() -> Path:
-    """Where this user's programs keep their records, by the conventions of the system.
+    """The folder for this user's records, by the conventions of the system.
 
     Raises:
-        OSError: there is no such place.
+        OSError: there is no such folder.
     """
     own = os.environ.get(STATE)
     if own:

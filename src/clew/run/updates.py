@@ -1,4 +1,4 @@
-"""A run's state and its updates: what is learned from what acting gathered."""
+"""A run's state and its updates: a rollout, and learning from it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,10 +29,10 @@ from clew.run.start import Start
 
 
 class Updated(NamedTuple):
-    """What came of an update."""
+    """The result of an update."""
 
     actor: Any
-    """Where acting stands."""
+    """The state of acting."""
     learned: Learned
     """The new agent, the learner's new state, and the parts of the loss."""
     episodes: Metrics
@@ -40,17 +40,17 @@ class Updated(NamedTuple):
 
 
 class SeedState(NamedTuple):
-    """Everything that one seed's training consists of; arrays only."""
+    """The whole state of one seed's training; arrays only."""
 
     agent: Any
-    """The arrays of the agent; what is not an array is the same all through a run."""
+    """The arrays of the agent; everything else in it is constant during a run."""
     learner: LearnerState
     actor: Any
-    """Where acting stands: an `ActorState`, or a `HostState` for Gymnasium environments."""
+    """The state of acting: an `ActorState`, or a `HostState` for Gymnasium environments."""
     key: PRNGKeyArray
     sums: dict[str, Float[Array, ""]]
-    """Sums since the last row of metrics: of the loss's parts over updates, and of the episodes'
-    metrics over the episodes that ended."""
+    """Sums since the last row of metrics: of the parts of the loss over updates, and of the
+    episodes' metrics over the episodes that ended."""
     finite: Bool[Array, ""]
     """Whether loss and parameters of the last update were finite."""
 
@@ -58,12 +58,12 @@ class SeedState(NamedTuple):
         """The state after an update.
 
         Args:
-            made: by the update.
-            key: of the next one.
+            made: the result of the update.
+            key: of the next update.
             fresh_row: whether the update is the first of a row of metrics.
 
         Raises:
-            UserError: the learner did not report a metric that it names.
+            UserError: if the learner did not report a metric that it names.
         """
         agent, learner, losses = made.learned
         added = losses | made.episodes
@@ -81,7 +81,7 @@ class SeedState(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """What a checkpoint holds. With several seeds, `seed` has them as first axis."""
+    """The contents of a checkpoint. With several seeds, `seed` has them as first axis."""
 
     update: Int[Array, ""]
     """Number of updates made."""
@@ -89,11 +89,11 @@ class RunState(NamedTuple):
 
     @property
     def replay(self) -> Any:
-        """What the learner replays, which may be large."""
+        """The learner's replay buffer, which may be large."""
         return self.seed.learner.replay
 
     def with_replay(self, replay: Any) -> "RunState":
-        """The state with something else in its place."""
+        """The state with another replay buffer."""
         learner = self.seed.learner._replace(replay=replay)
         return self._replace(seed=self.seed._replace(learner=learner))
 
@@ -104,13 +104,13 @@ def init_run(
     """The state before the first update.
 
     Every seed starts from its own random key, `seed + i`, so that its parameters and first
-    episodes are bit for bit those of a run of that seed alone. What follows is equal up to
-    rounding, since products over several seeds add in another order.
+    episodes equal those of a run of that seed alone bit for bit. Later they are equal up to
+    rounding, since matrix products over several seeds add in another order.
 
     Args:
         parts: of the run.
-        numbers: as many seeds as the run has, if they do not follow each other.
-        start: the agents that the seeds begin with, in place of fresh ones.
+        numbers: the seeds, as many as the run has, if they are not consecutive.
+        start: the agents that the seeds start with, instead of fresh ones.
     """
     config = parts.config
     numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
@@ -136,7 +136,7 @@ def run_template(parts: Parts) -> RunState:
 
 
 def state_layouts(parts: Parts) -> RunState:
-    """Where the arrays of a run's state belong, a leaf of it standing for whole branches."""
+    """The layouts of the arrays of a run's state; one leaf stands for a whole branch."""
     sharding = parts.sharding
     one: Any = sharding.of_seed
     actor = parts.task.actor_layout(sharding.environments(0), one)
@@ -147,7 +147,7 @@ def state_layouts(parts: Parts) -> RunState:
 def _init_seed(
     parts: Parts, begin: Callable[..., SeedState], key: PRNGKeyArray, given: tuple[Any, Any] | None
 ) -> SeedState:
-    """One seed's state; the agent is built outside of `begin`, where its draws compile little."""
+    """One seed's state; the agent is built outside `begin`, where its random draws compile fast."""
     agent_key, env_key, key = jax.random.split(key, 3)
     if given is None:
         agent = build_agent(parts.config, parts.task, agent_key)
@@ -160,7 +160,7 @@ def _init_seed(
 
 
 def _begin_seed(parts: Parts, arrays: Any, env_key: PRNGKeyArray, key: PRNGKeyArray) -> SeedState:
-    # A memory may have one array at two places, and the loop uses up every array of a state.
+    # A memory may have one array at two places, but the loop donates every array of a state.
     agent = eqx.combine(jax.tree.map(jnp.copy, arrays), parts.static)
     actor = parts.task.init_actor(agent, parts.config.learning.num_envs, env_key)
     return begin_seed(parts, agent, actor, key)
@@ -185,7 +185,7 @@ def begin_seed(
 
 
 def update(parts: Parts, stream: AutoReset, state: SeedState, number: Int[Array, ""]) -> SeedState:
-    """One rollout and what is learned from it, after so many updates."""
+    """One rollout and the learning from it, after `number` updates."""
     agent = eqx.combine(state.agent, parts.static)
     key, rollout_key, learn_key = jax.random.split(state.key, 3)
     made = act_and_learn(
@@ -212,8 +212,8 @@ def act_and_learn(
     stream: AutoReset,
     learner: Learner,
 ) -> Updated:
-    """One update in a task written in JAX, after so many others, in the way that learner and task
-    ask for."""
+    """One update in a task written in JAX, after `number` others, in the form that learner and
+    task require."""
     first_step = number * learner.config.rollout_length
     if updates_open_loop(learner, stream.env):
         return Updated(
@@ -226,9 +226,9 @@ def act_and_learn(
 def learn(
     agent: Agent, state: LearnerState, gathered: Experience, key: PRNGKeyArray, learner: Learner
 ) -> Updated:
-    """What is learned from a rollout, wherever it was gathered."""
+    """Learns from a rollout, however it was gathered."""
     actor, rollout, episodes = gathered
     learned = Learned(*learner.learn(agent, state, rollout, key))
-    # What the memory cached was computed with the old parameters.
+    # The memory's cache was computed with the old parameters.
     memory = refresh_all(learned.agent, rollout.memory, learner.config.num_envs)
     return Updated(actor._replace(memory=memory), learned, episodes)

@@ -1,12 +1,12 @@
-"""Watching a trained agent: an episode as a video, with value, policy and what it remembers.
+"""Watching a trained agent: an episode as a video, with the value, the policy and its memory.
 
     from clew.watch import Viewing, watch_run
 
     watch_run("runs/maze", Viewing(episodes=2, greedy=False), "maze.gif")
 
-Three parts that can be used alone: `recordings` of a task (`clew.interact.task.Task`) plays its
-episodes, and any other loop fills in a `Recording`; a `Film` is the frames of one; `write_video`
-writes frames to a file.
+Three parts can be used alone: `recordings` of a task (`clew.interact.task.Task`) plays its
+episodes, though any other loop can fill in a `Recording`; a `Film` is the frames of a recording;
+`write_video` writes frames to a file.
 """
 
 from clew.interact.episodes import Recording

@@ -1,4 +1,4 @@
-"""An episode as frames: the task's picture above panels of value, policy and memory."""
+"""An episode as frames: the task's picture above panels for value, policy and memory."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -36,10 +36,10 @@ from clew.watch.video import Frame
 DPI = 100
 PIXELS = IdentityTransform()
 _HALF_LINE = 0.346
-"""From the middle of a line of the font down to its baseline, in its size."""
+"""Distance from the middle of a line of the font to its baseline, relative to its size."""
 _HEADER, _TITLE_LINE, _GAP, _FOOT = 70, 26, 16, 44
 _AHEAD = 0.3
-"""How strongly the future is drawn."""
+"""Opacity of the future."""
 
 
 class Caption(NamedTuple):
@@ -48,15 +48,15 @@ class Caption(NamedTuple):
     title: str
     """The name of the agent."""
     about: str = ""
-    """The task and how it is played."""
+    """The task and how it is being played."""
 
 
 def shown_steps(steps: int, max_frames: int) -> Int[np.ndarray, " frames"]:
-    """The steps that become frames: all, or evenly spread ones with the first and the last.
+    """The steps that become frames: all, or evenly spaced ones including the first and the last.
 
     Args:
         steps: of the episode.
-        max_frames: the most frames, at least 1; with 1 it is the last step.
+        max_frames: the most frames, at least 1; a single one is the last step.
 
     Raises:
         UserError: for fewer than one frame.
@@ -68,17 +68,17 @@ def shown_steps(steps: int, max_frames: int) -> Int[np.ndarray, " frames"]:
 
 
 class Film(Sequence[Frame]):
-    """The frames of an episode, each drawn when it is asked for.
+    """The frames of an episode, each drawn on access.
 
     All panels share one time axis; the past is drawn in full, the future faintly, and a line
-    marks the present step. The whole episode is drawn once, by matplotlib; a frame adds the task's
+    marks the present step. The whole episode is drawn once by matplotlib; a frame adds the task's
     picture and the numbers of its step.
 
     Args:
         influence: [T, T] the share of observation s in decision t; None leaves that panel out.
         way: how the influence was found, for its title.
         gamma: the discount, to draw the discounted return; None leaves it out.
-        max_frames: steps that are shown of a longer episode; the frames say so.
+        max_frames: most steps to show of a longer episode; the frames then say so.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Film(Sequence[Frame]):
         self._axis = TimeAxis(recording.length)
         self.panels = make_panels(recording, influence, way, gamma)
         self._earned = np.cumsum(np.asarray(recording.earned, float))
-        # A video's frames have one size: the first picture decides the height.
+        # All frames of a video have one size, so the first picture decides the height.
         self._room = fitted(picture_of(recording, 0)).shape[:2]
         self._tops, top = [], _HEADER + self._room[0] + _GAP + _TITLE_LINE
         for panel in self.panels:
@@ -104,7 +104,7 @@ class Film(Sequence[Frame]):
             top += panel.height + _GAP + _TITLE_LINE
         self._bottom = top - _GAP - _TITLE_LINE
         foot = _FOOT + (24 if self._note() else 0)
-        # Even, because most players of MP4 want it so.
+        # Even, because most players of MP4 require that.
         self.height = self._bottom + foot + (self._bottom + foot) % 2
         self._past = self._background()
         self._ahead = self._past.copy()
@@ -132,7 +132,7 @@ class Film(Sequence[Frame]):
         return canvas.pixels()
 
     def _background(self) -> Frame:
-        """All of the episode, without what belongs to one step."""
+        """The drawing of the whole episode, without anything that belongs to one step."""
         figure = Figure((WIDTH / DPI, self.height / DPI), dpi=DPI)
         canvas = FigureCanvasAgg(figure)
         self._write(figure, (MARGIN, 26), self._caption.title, 19, INK, weight="bold")
@@ -154,7 +154,7 @@ class Film(Sequence[Frame]):
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
     def _place(self, top: float, height: float) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height of a strip, in shares of the figure."""
+        """Left, bottom, width and height of a strip, as fractions of the figure."""
         bottom = (self.height - top - height) / self.height
         return LEFT / WIDTH, bottom, (RIGHT - LEFT) / WIDTH, height / self.height
 
@@ -167,7 +167,7 @@ class Film(Sequence[Frame]):
         colour: str,
         **how: Any,
     ) -> None:
-        """A line of text; `at` is in pixels from the top left, half-way up the text."""
+        """A line of text; `at`, in pixels from the top left, is at half the height of the text."""
         y = self.height - at[1] - _HALF_LINE * size
         figure.text(
             at[0], y, text, transform=PIXELS, va="baseline", family=FONT,
@@ -175,7 +175,7 @@ class Film(Sequence[Frame]):
         )  # fmt: skip
 
     def _note(self) -> str:
-        """Which part of the episode is not shown."""
+        """A remark on the part of the episode that is not shown."""
         notes = []
         if len(self) < self._recording.length:
             notes.append(f"{len(self)} of {self._recording.length:,} steps are shown")

@@ -1,4 +1,4 @@
-"""What each decision of an episode rests on, for a recording."""
+"""The observations that each decision of a recording rests on."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -23,22 +23,22 @@ ROUNDED = 32
 def influences(
     agent: Agent, way: Way = "occlusion"
 ) -> Callable[[Recording, Int[np.ndarray, " some"]], Float[np.ndarray, "time time"]]:
-    """Finds the share of each observation s in what moves the policy at each step t.
+    """Finds the share of each observation s in the influence on the policy at each step t.
 
         share[t, s] = I[t, s] / (I[t, 0] + ... + I[t, t])
 
-    with I the influence on the logits less their mean, by replacing x_s by zeros or by gradients:
-    see `clew.inspect.occlusion_influence` and `gradient_influence`.
+    with I the influence on the logits less their mean, either by replacing x_s by zeros or by
+    gradients: see `clew.inspect.occlusion_influence` and `gradient_influence`.
 
     Args:
-        agent: the network that played; for gradients without any that its training stopped
+        agent: the network that played; for gradients it must not stop any
             (`clew.inspect.run.with_whole_gradient`).
         way: "occlusion" costs T passes over an episode of T steps, "gradient" one backward pass for
-            each action and each step that is asked for.
+            each action and each requested step.
 
     Returns:
-        A function of a recording of a whole episode and of the steps t that are wanted. It gives
-        shares [T, T]; rows that were not wanted are 0, as is s > t.
+        A function of a recording of a whole episode and of the requested steps t. It returns shares
+        [T, T]; rows that were not requested are 0, as are entries with s > t.
 
     Raises:
         UserError: for an unknown way.
@@ -61,7 +61,7 @@ def influences(
 
 @eqx.filter_jit
 def _influence(agent: Agent, way: str, observations: Any, at: Any) -> Any:
-    # The influence on the policy asks for no action.
+    # The influence on the policy does not depend on the actions.
     kept = agent.distribution
     actions = jnp.zeros((len(observations), *kept.action_shape), kept.action_dtype)
     starts = jnp.arange(len(observations)) == 0

@@ -1,7 +1,7 @@
 """The panels below the picture: value, policy or actions, and memory, over one time axis.
 
-What holds for the whole episode is drawn once, by matplotlib, into a panel's axes: x is time in
-steps, y is the panel's own. What changes from step to step is drawn onto each frame.
+Everything that holds for the whole episode is drawn once by matplotlib into a panel's axes: x is
+time in steps, y is specific to the panel. Everything that changes is drawn onto each frame.
 """
 
 from collections.abc import Sequence
@@ -29,27 +29,27 @@ from clew.envs.canvas import (
 from clew.watch.scores import Scores, format_number
 
 WIDTH, MARGIN = 960, 24
-"""Pixels across of a frame, and what stays empty at its edges."""
+"""Width of a frame and of its margins, in pixels."""
 LEFT, RIGHT = 118, 796
-"""Where time begins and ends across; left of it are scales and names."""
+"""Horizontal ends of the time axis; left of it are scales and names."""
 PRESENT = RIGHT + 18
-"""Where the numbers of the present step begin."""
+"""Left end of the numbers of the present step."""
 POINT = 0.72
-"""Points of one pixel, at 100 dots per inch."""
+"""Points per pixel, at 100 dots per inch."""
 SMALL = 13
-"""Pixels of the text of scales and titles."""
+"""Text size of scales and titles, in pixels."""
 FONT = "DejaVu Sans"
 LINES = (BLUE, ORANGE, GREEN, RED, YELLOW, INK)
 _NAMED_ROW, _LONGEST_BAR, _SMALLEST_DOT = 13, 62, 0.8
 
 
 class TimeAxis(NamedTuple):
-    """Time across a frame: step t takes the cell from left(t) to left(t + 1)."""
+    """The horizontal time axis of a frame: step t has the cell from left(t) to left(t + 1)."""
 
     steps: int
 
     def left(self, step: float) -> float:
-        """Where a step's cell begins, in pixels."""
+        """The left end of a step's cell, in pixels."""
         return LEFT + (RIGHT - LEFT) * step / self.steps
 
     def middle(self, step: float) -> float:
@@ -58,11 +58,11 @@ class TimeAxis(NamedTuple):
 
     @property
     def cell(self) -> float:
-        """Pixels of a cell."""
+        """Width of a cell in pixels."""
         return (RIGHT - LEFT) / self.steps
 
     def ticks(self) -> list[int]:
-        """Round steps to be named, the first and about seven others."""
+        """Round steps to label, the first and about seven others."""
         return [int(tick) for tick in round_numbers(0, self.steps - 1, 7, whole=True)]
 
 
@@ -87,17 +87,17 @@ class FilmPanel(Protocol):
     title: str
     height: int
     cells: bool
-    """Whether a step takes its whole cell, or is the point in the middle of it."""
+    """Whether a step fills its cell, or is the point in its middle."""
 
     def draw(self, axes: Axes) -> None:
-        """Draws what does not change from frame to frame: the whole episode."""
+        """Draws everything that does not change from frame to frame: the whole episode."""
 
     def draw_present(self, canvas: Canvas, top: float, step: int) -> None:
-        """Draws what is true of one step, beside the strip and into it."""
+        """Draws the information of one step, into the strip and beside it."""
 
 
 class Scale:
-    """The range of a panel that shows numbers as lines, into which all of them fit."""
+    """The range of a panel that shows numbers as lines; all of them fit into it."""
 
     def __init__(self, numbers: np.ndarray):
         known = numbers[np.isfinite(numbers)] if np.isfinite(numbers).any() else np.zeros(1)
@@ -106,7 +106,7 @@ class Scale:
         self.low, self.high = low - room, high + room
 
     def share(self, number: float) -> float:
-        """Where a number is down the panel, from 0, the top, to 1."""
+        """The vertical place of a number in the panel, from 0 (top) to 1."""
         return (self.high - number) / (self.high - self.low)
 
     def draw(self, axes: Axes) -> None:
@@ -118,12 +118,12 @@ class Scale:
 
 
 def draw_rule(axes: Axes, y: float, colour: str) -> None:
-    """A thin line across a panel, also at its edge."""
+    """A thin horizontal line across a panel, including its edge."""
     axes.axhline(y, color=colour, linewidth=POINT, solid_capstyle="butt", clip_on=False, zorder=1)
 
 
 def draw_name(axes: Axes, y: float, text: str, colour: str = QUIET) -> None:
-    """A name left of a panel; matplotlib's own ticks take ten times as long."""
+    """A name left of a panel; matplotlib's ticks would take ten times as long."""
     axes.text(
         -10 / (RIGHT - LEFT), y, text, transform=axes.get_yaxis_transform(), ha="right",
         va="center_baseline", family=FONT, fontsize=POINT * SMALL, color=colour, parse_math=False,
@@ -131,13 +131,13 @@ def draw_name(axes: Axes, y: float, text: str, colour: str = QUIET) -> None:
 
 
 def draw_line(axes: Axes, numbers: np.ndarray, colour: str, width: float, style: str = "-") -> None:
-    """A line through the numbers that are finite, each in the middle of its step's cell."""
+    """A line through the finite numbers, each in the middle of its step's cell."""
     known = np.flatnonzero(np.isfinite(numbers))
     axes.plot(known + 0.5, numbers[known], color=colour, linewidth=POINT * width, linestyle=style)
 
 
 class ValuePanel(FilmPanel):
-    """The value of each observation, and dashed the return that followed, if it is given."""
+    """The value of each observation and, if given, the return that followed as a dashed line."""
 
     height = 112
     cells = False
@@ -168,7 +168,7 @@ class ValuePanel(FilmPanel):
 
 
 class ActionPanel(FilmPanel):
-    """Continuous actions, a line for each number, of which the names may be none."""
+    """Continuous actions, one line for each number; names may be empty."""
 
     height = 112
     cells = False
@@ -191,12 +191,12 @@ class ActionPanel(FilmPanel):
 
 
 class PolicyPanel(FilmPanel):
-    """The probability of each action at each step, or its value; a dot for the one taken.
+    """The probability of each action at each step, or its value, with a dot for the one taken.
 
     Args:
-        scores: what is shown of each action, darker if more.
-        actions: that were taken.
-        names: of the actions, empty for their numbers.
+        scores: of each action, drawn darker if larger.
+        actions: those that were taken.
+        names: of the actions; empty to show their numbers.
     """
 
     cells = True
@@ -251,11 +251,11 @@ class PolicyPanel(FilmPanel):
 class InfluencePanel(FilmPanel):
     """The share of the present decision that rests on each observation so far.
 
-    The scale holds for nine decisions out of ten; what is above it is cut, and given as a number.
+    The scale fits nine out of ten decisions; larger shares are clipped and written as numbers.
 
     Args:
         shares: [time, time], of each observation s in the decision t.
-        way: how it was found, for the title.
+        way: how they were found, for the title.
     """
 
     height = 96
@@ -265,7 +265,7 @@ class InfluencePanel(FilmPanel):
         self.title = f"memory: share of this decision that rests on each observation, by {way}"
         self.shares = shares
         self._axis = TimeAxis(len(shares))
-        # The first decisions rest on few observations; they shall not make all others small.
+        # The first decisions rest on few observations, and must not make all others look small.
         most = np.tril(shares, -1).max(axis=1)[shares.any(axis=1)]
         usual = float(np.quantile(most, 0.9)) if most.size else 0.0
         self._whole = next(whole for whole in (0.1, 0.25, 0.5, 1.0) if usual <= whole or whole == 1)

@@ -1,4 +1,4 @@
-"""The picture of a step: what the task renders, what the agent sees, or its numbers as a strip."""
+"""The picture of a step: the task's rendering, an observed image, or numbers as a strip."""
 
 import numpy as np
 from PIL import Image
@@ -17,11 +17,11 @@ _NUMBERED = 18
 def picture_of(recording: Recording, step: int) -> Picture:
     """The picture of a step, at its own size.
 
-    It is what the task renders; an observation that is an image, uint8 [height, width, 1, 3 or 4];
-    or any other observation's numbers as a strip of colours.
+    It is the task's rendering, or an observation that is an image, uint8 [height, width, 1, 3 or
+    4], or the numbers of any other observation as a strip of colours.
 
     Raises:
-        UserError: for an array that is no picture.
+        UserError: for an array that is not a picture.
     """
     if recording.pictures is not None:
         return as_picture(recording.pictures[step])
@@ -35,10 +35,10 @@ def picture_of(recording: Recording, step: int) -> Picture:
 
 
 def as_picture(given: np.ndarray) -> Picture:
-    """A picture in three colours: grey ones get them, transparency is left out.
+    """A picture in RGB; grey ones are converted, and transparency is dropped.
 
     Raises:
-        UserError: if it is no uint8 array [height, width] or [height, width, 1, 3 or 4].
+        UserError: if it is not a uint8 array [height, width] or [height, width, 1, 3 or 4].
     """
     given = np.asarray(given)
     if given.ndim == 2:
@@ -52,10 +52,10 @@ def as_picture(given: np.ndarray) -> Picture:
 
 
 def fitted(picture: Picture, room: tuple[int, int] | None = None) -> Picture:
-    """A picture at the size it is shown in: small ones in whole multiples, large ones smaller.
+    """A picture scaled for display: small ones by a whole factor, large ones down.
 
     Args:
-        picture: any size.
+        picture: of any size.
         room: height and width to fit it into; None chooses them.
     """
     high, wide = picture.shape[:2]
@@ -74,7 +74,7 @@ def strip(numbers: np.ndarray, largest: float) -> Picture:
 
     Args:
         numbers: [n].
-        largest: size of the number that is drawn darkest.
+        largest: absolute value that is drawn darkest.
     """
     canvas = Canvas(INNER, 84)
     canvas.text((0, 10), "the agent sees", 13, QUIET)

@@ -1,4 +1,4 @@
-"""Watching a run's agent: from its folder to a video, or to the terminal."""
+"""Shows a run's agent in a video or in the terminal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from clew.watch.video import check_fps, check_video, write_video
 
 @dataclass(frozen=True)
 class Viewing(Settings):
-    """How to watch."""
+    """Settings for watching an agent."""
 
     episodes: int = 1
-    """Episodes, one after another."""
+    """Number of episodes, shown one after another."""
     seed: int = 0
     """Seed of the episodes and samples."""
     greedy: bool = True
@@ -34,15 +34,15 @@ class Viewing(Settings):
     seed_index: int = 0
     """Which of the run's seeds, from 0."""
     checkpoint: str = ""
-    """Name or update of a checkpoint, or best, the best agent so far; empty takes the newest."""
+    """Name or update of a checkpoint, or best, the best agent so far; by default the newest."""
     influence: Literal["occlusion", "gradient", "none"] = "occlusion"
     """How to find what a decision rests on; none leaves it out, which is faster."""
     max_frames: int = 500
-    """Steps of an episode to show at most; of a longer one they are evenly spread."""
+    """Most steps of an episode to show; those of a longer one are spread evenly."""
     max_steps: int = 10_000
-    """A longer episode is cut there."""
+    """Steps after which an episode is cut off."""
     fps: float = 10.0
-    """Frames a second."""
+    """Frames per second."""
 
     def validate(self) -> None:
         require_types(self)
@@ -55,7 +55,7 @@ class Viewing(Settings):
 
 
 class Watched(NamedTuple):
-    """An episode with all that is shown of it."""
+    """An episode with everything that is shown of it."""
 
     recording: Recording
     caption: Caption
@@ -71,8 +71,8 @@ def watch_run(
 
     Args:
         path: the run's folder or name.
-        viewing: how to watch.
-        out: the .gif or .mp4 file; empty is watch.gif in the run's folder.
+        viewing: the settings.
+        out: the .gif or .mp4 file; by default watch.gif in the run's folder.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
 
     Returns:
@@ -104,7 +104,7 @@ def play_run(path: str | Path, viewing: Viewing | None = None, *, trust: bool = 
     """Plays a run's agent in the terminal.
 
     Raises:
-        UserError: if there is no such run, seed or checkpoint, or the task has no form in text.
+        UserError: if there is no such run, seed or checkpoint, or the task cannot be shown as text.
     """
     viewing = Viewing() if viewing is None else viewing
     viewing.validate()
@@ -113,7 +113,7 @@ def play_run(path: str | Path, viewing: Viewing | None = None, *, trust: bool = 
 
 
 def watched(path: str | Path, viewing: Viewing, *, trust: bool = False) -> Iterator[Watched]:
-    """Plays the episodes, and finds what their decisions rest on.
+    """Plays the episodes, and finds the observations that their decisions rest on.
 
     Raises:
         UserError: if there is no such run, seed or checkpoint.

@@ -1,4 +1,4 @@
-"""What an agent says of each action, as numbers: probabilities, or values if it learned these."""
+"""An agent's scores of actions: probabilities, or values if it learned action values."""
 
 from typing import NamedTuple
 
@@ -10,23 +10,23 @@ from clew.interact.episodes import Recording
 
 
 def format_number(number: float) -> str:
-    """A number in few letters, with a true minus sign."""
+    """A number in short form, with a true minus sign."""
     size = abs(number)
     text = "0" if size < 0.005 else f"{number:.0f}" if size >= 1000 else f"{number:.3g}"
     return text.replace("-", "\u2212")
 
 
 class Scores(NamedTuple):
-    """What is shown of each action at each step of an episode."""
+    """The scores of each action at each step of an episode."""
 
     title: str
     shares: Float[np.ndarray, "time actions"]
-    """Between 0 and 1: how much is filled of what stands for the action."""
+    """Scores between 0 and 1, for the length of a bar or the depth of a colour."""
     values: Float[np.ndarray, "time actions"] | None = None
-    """Of the actions, where an agent learned these; else the shares are probabilities."""
+    """Values of the actions, if the agent learned them; else the shares are probabilities."""
 
     def text(self, step: int, action: int) -> str:
-        """The number as it is written."""
+        """The score as text."""
         if self.values is None:
             return f"{self.shares[step, action]:.0%}"
         value = self.values[step, action]
@@ -34,10 +34,9 @@ class Scores(NamedTuple):
 
 
 def scores_of(recording: Recording) -> Scores | None:
-    """The probability of each action, or its value; None where actions are no choices.
+    """The probability of each action, or its value; None unless actions are discrete.
 
-    Of values the largest of the episode fills everything and the smallest nothing. What is
-    forbidden has none.
+    The largest value of the episode has the share 1, the smallest 0, and forbidden actions 0.
     """
     if recording.action_values is None:
         if recording.probabilities is None:

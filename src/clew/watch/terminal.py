@@ -22,14 +22,14 @@ _MOST_ACTIONS, _MOST_NUMBERS = 8, 60
 def text_frame(
     recording: Recording, step: int, influence: Float[np.ndarray, "time time"] | None = None
 ) -> str:
-    """One step as lines of text: the task, value, policy, and what the decision rests on.
+    """One step as lines of text: the task, value, policy, and the influence on the decision.
 
-    A task without text is shown by its observation's numbers as blocks, full for the largest.
+    A task without text is shown by the numbers of its observation as blocks, full for the largest.
 
-    Steps are counted from 0; without an influence what the decision rests on is left out.
+    Steps are counted from 0; the influence may be None.
 
     Raises:
-        UserError: for observations that are images, of a task that has no text.
+        UserError: for image observations of a task without text.
     """
     if recording.texts is not None:
         lines = recording.texts[step].rstrip("\n").split("\n")
@@ -60,12 +60,12 @@ def play(
     stream: TextIO | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Plays an episode; on a terminal each frame takes the place of the one before.
+    """Plays an episode; on a terminal each frame replaces the previous one.
 
     Args:
-        fps: frames a second.
-        max_frames: steps that are shown of a longer episode.
-        stream: where to, standard output by default.
+        fps: frames per second.
+        max_frames: most steps to show of a longer episode.
+        stream: the stream to write to, by default standard output.
         sleep: waits for a number of seconds.
 
     Raises:
@@ -93,7 +93,7 @@ def play(
 def _policy(recording: Recording, scores: Scores, step: int) -> Sequence[str]:
     shares, taken = scores.shares[step], int(recording.actions[step])
     names = recording.action_names
-    # The most preferred ones, and always the one that was taken.
+    # The most preferred actions, and always the one that was taken.
     order = sorted(range(len(shares)), key=lambda a: (a != taken, -shares[a]))
     lines = []
     for action in sorted(order[:_MOST_ACTIONS]):
@@ -116,7 +116,7 @@ def _numbers(recording: Recording, step: int) -> str:
 
 
 def _blocks(row: Float[np.ndarray, " steps"], steps: int) -> str:
-    """Shares over time as blocks, the largest full; the columns are those of a whole episode."""
+    """Shares over time as blocks, full for the largest; the columns span the whole episode."""
     columns = min(steps, _COLUMNS)
     found = np.zeros(columns)
     np.maximum.at(found, np.arange(len(row)) * columns // steps, row)

@@ -1,4 +1,4 @@
-"""Frames as a video file: GIF always, MP4 where ffmpeg is installed."""
+"""Writes frames to a video file: GIF always, MP4 if ffmpeg is installed."""
 
 import contextlib
 import importlib
@@ -21,20 +21,20 @@ Frame = UInt8[np.ndarray, "height width 3"]
 HOLD_SECONDS = 1.5
 """How long the last frame of an episode is shown."""
 FASTEST = {".gif": 50, ".mp4": 240}
-"""Frames a second at most; browsers slow down a GIF that asks for more."""
+"""Most frames per second; browsers slow down a GIF with more."""
 SLOWEST = 0.002
-"""And at least: a frame of a GIF, the last one's longer time included, lasts 655 s at most."""
+"""Least frames per second: a GIF frame lasts at most 655 s, including the last one's extra time."""
 _SAMPLES = 12
 COLOURS, EXACT = 255, 160
-"""Colours of a palette, and how many of them are the most frequent ones, unchanged."""
+"""Number of colours of a palette, and how many of them are the most frequent ones, unchanged."""
 
 
 def check_video(out: Path, fps: float) -> None:
     """Checks that a video can be written, before anything is computed.
 
     Raises:
-        UserError: for an impossible number of frames a second, a suffix that is neither .gif nor
-            .mp4, an MP4 without ffmpeg, a place that cannot be written to.
+        UserError: for an impossible number of frames per second, a suffix that is neither .gif nor
+            .mp4, an MP4 without ffmpeg, or a file that cannot be written.
     """
     if out.suffix.lower() not in FASTEST:
         raise UserError(f"a video is a .gif or an .mp4 file, got {str(out)!r}")
@@ -65,13 +65,13 @@ def check_fps(fps: float, fastest: float = 240) -> None:
 def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float = 10) -> Path:
     """Writes episodes one after another, atomically.
 
-    A GIF has one picture for each frame, the last one of an episode shown for longer. An MP4
-    repeats it, and loses the last row or column of frames of odd size.
+    The last frame of an episode is shown for longer: a GIF has one picture for each frame, while an
+    MP4 repeats the last one. An MP4 loses the last row or column of frames of odd size.
 
     Args:
-        episodes: the frames of each, all of one size; each drawn when it is read.
-        out: a .gif or .mp4 file, replaced if it is there; its folder is created.
-        fps: frames a second.
+        episodes: the frames of each, all of one size; each is drawn when it is read.
+        out: a .gif or .mp4 file, replaced if it exists; its folder is created.
+        fps: frames per second.
 
     Raises:
         UserError: see `check_video`; or if writing fails.
@@ -81,10 +81,10 @@ def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float
     temporary = out.with_name(f".{out.stem}.{os.getpid()}.writing{out.suffix}")
     write = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
     try:
-        temporary.unlink(missing_ok=True)  # what somebody else has put there may be a link
+        temporary.unlink(missing_ok=True)  # a file from somebody else could be a link
         write(episodes, temporary, fps)
         os.replace(temporary, out)
-    except OverflowError as error:  # of pictures in a row that are the same, shown as one
+    except OverflowError as error:  # equal pictures in a row are shown as one
         text = f"cannot write {out}: one picture would be shown for more than 655 s, raise fps"
         raise UserError(text) from error
     except OSError as error:
@@ -96,10 +96,10 @@ def write_video(episodes: Sequence[Sequence[Frame]], out: str | Path, fps: float
 
 
 def find_ffmpeg() -> str:
-    """The program ffmpeg: that of the package imageio-ffmpeg, or the system's.
+    """The program ffmpeg, from the package imageio-ffmpeg or the system.
 
     Raises:
-        UserError: if there is neither, with what to install.
+        UserError: if there is neither, with the package to install.
     """
     with contextlib.suppress(ImportError, RuntimeError):
         return importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
@@ -121,7 +121,7 @@ def _write_gif(episodes: Sequence[Sequence[Frame]], place: Path, fps: float) -> 
         durations += (10 * np.diff(marks)).tolist()
         durations[-1] += round(1000 * HOLD_SECONDS)
     first = next(drawn)
-    # With optimize, what has not changed from one picture to the next costs next to nothing.
+    # With optimize, unchanged parts of a picture cost almost nothing.
     first.save(
         place, "GIF", save_all=True, append_images=drawn, duration=durations, loop=0, optimize=True
     )
@@ -144,7 +144,7 @@ def _write_mp4(episodes: Sequence[Sequence[Frame]], place: Path, fps: float) -> 
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said)
         assert process.stdin is not None
         try:
-            # A program that ended early gives its reason on standard error.
+            # A program that ended early reports the reason on standard error.
             with contextlib.suppress(BrokenPipeError):
                 for frames in episodes:
                     _feed(process.stdin, frames, high, wide, max(1, round(HOLD_SECONDS * fps)))
@@ -173,9 +173,9 @@ def _feed(pipe: IO[bytes], frames: Sequence[Frame], high: int, wide: int, hold: 
 class Palette:
     """The 255 colours of a GIF, chosen from some frames, and the nearest one for every colour.
 
-    A drawing has few colours, and its paper has to stay white; so the most frequent ones are taken
-    as they are, and the rest is Pillow's median cut. One palette for all frames keeps colours from
-    flickering, and lets what does not change from frame to frame cost nothing.
+    A drawing has few colours, and its background has to stay white; so the most frequent colours
+    are taken unchanged, and the rest by Pillow's median cut. One palette for all frames keeps
+    colours from flickering, and makes unchanged parts of frames free.
 
     Args:
         samples: frames, at least one.
@@ -195,8 +195,8 @@ class Palette:
             colours = np.concatenate([colours, rest])
         self._colours = colours.reshape(-1).tolist()
         self._table = self._nearest()
-        # Pillow rounds what it compares, and would take a neighbour for white; the last entry
-        # that is written for six bits of each colour is that of the most frequent one.
+        # Pillow rounds when it compares, and would take a neighbour for white. Entries are indexed
+        # by six bits of each colour; the last one written is that of the most frequent colour.
         self._table[_boxes(exact[::-1].astype(np.uint8))] = np.arange(len(exact))[::-1]
 
     def applied(self, frame: Frame) -> Image.Image:
@@ -206,7 +206,7 @@ class Palette:
         return picture
 
     def _nearest(self) -> UInt8[np.ndarray, " boxes"]:
-        """For six bits of each colour the number of the nearest one."""
+        """For six bits of each colour, the index of the nearest palette colour."""
         palette = Image.new("P", (1, 1))
         palette.putpalette(self._colours)
         steps = np.arange(64, dtype=np.uint8) * 4 + 2

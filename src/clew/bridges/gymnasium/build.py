@@ -1,4 +1,4 @@
-"""One environment by name, "gymnasium:ID" or "module:factory", with the wrappers around it."""
+"""Builds one environment by name, "gymnasium:ID" or "module:factory", with its wrappers."""
 
 import difflib
 import importlib
@@ -29,7 +29,7 @@ REGISTERED_BY = {
     "MemoryMaze-": "clew.envs.gymnasium_api",  # the package's own ids need the old gym
     "clew/": "clew.envs.gymnasium_api",
 }
-"""The module that has to be imported before Gymnasium knows the ids that begin so."""
+"""Prefixes of ids, and the module that registers these ids with Gymnasium when it is imported."""
 
 GIF_PIXELS = 320
 GIF_FRAMES = 5_000
@@ -37,7 +37,7 @@ GIF_FRAMES = 5_000
 
 @dataclass(frozen=True)
 class EnvBuilder:
-    """Everything that makes one environment, to be sent to a worker process."""
+    """Everything that is needed to build one environment, to be sent to a worker process."""
 
     name: str
     """ "gymnasium:ID" or "module:factory"."""
@@ -52,10 +52,10 @@ class EnvBuilder:
     video_every: int = 0
     video_folder: str = ""
     spec: EnvSpec | None = None
-    """What is registered under the id, for a process in which nobody has registered it."""
+    """The registered spec of the id, for a process in which it is not registered."""
 
     def __call__(self, index: int = 0) -> gymnasium.Env:
-        """Builds the environment with the wrappers that belong around a single one.
+        """Builds the environment with the wrappers for single environments.
 
         Args:
             index: its place among those side by side; the first one is filmed.
@@ -95,7 +95,7 @@ def build(name: str, options: Mapping[str, Any], spec: EnvSpec | None = None) ->
 
 
 def definition(name: str) -> Hashable:
-    """What a name stands for now: a notebook may define or register it anew.
+    """The present definition of a name, since a notebook may redefine or reregister it.
 
     Raises:
         UserError: an unknown module or factory.
@@ -109,7 +109,7 @@ def definition(name: str) -> Hashable:
 
 
 def _kind(made: object, factory: Callable[..., Any]) -> str:
-    """What a factory returned in place of an environment, and how to mend that."""
+    """The kind of object that a factory returned instead of an environment, and how to fix that."""
     if made is None:
         return "None: does it lack a return?"
     kind = f"a {type(made).__module__}.{type(made).__name__}"
@@ -123,14 +123,14 @@ def _kind(made: object, factory: Callable[..., Any]) -> str:
 def make_gymnasium(
     env_id: str, options: Mapping[str, Any], spec: EnvSpec | None = None
 ) -> gymnasium.Env:
-    """`gymnasium.make`, with the packages imported that register well-known ids.
+    """`gymnasium.make`, after importing the packages that register well-known ids.
 
-    `env_id` may be "module:ID", as Gymnasium has it: that module is imported first. Where the id
-    is still unknown, `spec` is registered: a worker process has not run what a notebook has.
+    `env_id` may be "module:ID", as in Gymnasium: that module is imported first. If the id is still
+    unknown, `spec` is registered, since a worker process has not run the user's notebook.
 
     Raises:
-        UserError: an unknown id, with the nearest ones; a package that is missing, with its name;
-            an option that the environment does not take.
+        UserError: an unknown id, with the nearest ones; a missing package, with its name; or an
+            option that the environment does not take.
     """
     own, _, plain = env_id.rpartition(":")
     package = next((m for p, m in REGISTERED_BY.items() if plain.startswith(p)), "")
@@ -144,12 +144,12 @@ def make_gymnasium(
         near = difflib.get_close_matches(plain, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         if own and hasattr(sys.modules[own], plain):
-            hint = f"; the class or function of that name is written {own}:{plain}"
+            hint = f"; a class or function of that name is written {own}:{plain}"
         raise UserError(
-            f"unknown Gymnasium environment {plain!r}{hint} (an id that a package registers is "
-            "written gymnasium:PACKAGE:ID)"
+            f"unknown Gymnasium environment {plain!r}{hint} (for an id that a package registers, "
+            "write gymnasium:PACKAGE:ID)"
         )
-    # Its checker looks at the first step alone and warns; the stream checks every step.
+    # Gymnasium's checker only warns, and only of the first step; the stream checks every step.
     return call(
         GYMNASIUM + env_id,
         lambda **kwargs: gymnasium.make(plain, disable_env_checker=True, **kwargs),
@@ -158,7 +158,7 @@ def make_gymnasium(
 
 
 def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Calls a factory; what the user can mend about it becomes a `UserError`."""
+    """Calls a factory; errors that the user can fix become a `UserError`."""
     try:
         return factory(**options)
     except SystemExit as error:
@@ -175,7 +175,7 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
             raise raised(name, "while it was built", error) from error
         line = str(error).split(" was raised from the environment creator")[0]
         if "render_mode" in options and "render_mode" in line:
-            line += "; where it is filmed, it is asked for render_mode='rgb_array'"
+            line += "; for films it is called with render_mode='rgb_array'"
         raise UserError(f"{name} does not take these options: {line}") from error
     except UserError:
         raise
@@ -184,7 +184,7 @@ def call(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> 
 
 
 def takes_render_mode(name: str, spec: EnvSpec | None = None) -> bool:
-    """Whether what makes an environment by name takes a `render_mode`, as far as that is known."""
+    """Whether an environment by name can be built with a `render_mode`, as far as is known."""
     if not name.startswith(GYMNASIUM):
         factory = resolve(name)
     else:
@@ -198,14 +198,14 @@ def takes_render_mode(name: str, spec: EnvSpec | None = None) -> bool:
 
 
 class FrameSkip(gymnasium.Wrapper):
-    """Takes every action several times and sums the rewards.
+    """Repeats every action several times and sums the rewards.
 
-    It stops where the episode ends or the action is no longer allowed. Gymnasium has none: its
-    `MaxAndSkipObservation` takes the maximum over two frames besides, as is right for Atari alone.
+    It stops when the episode ends or the action is no longer allowed. Gymnasium has no such
+    wrapper: its `MaxAndSkipObservation` also takes the maximum over two frames, for Atari.
 
     Args:
         env: the environment.
-        frames: how many times at most.
+        frames: most repetitions.
         allows: whether an action may be taken after an observation with its info; None for always.
     """
 
@@ -230,29 +230,29 @@ class FrameSkip(gymnasium.Wrapper):
 
 
 class EpisodeGif(gymnasium.Wrapper):
-    """Films every n-th episode, the first one included, as `episode-000000.gif` in a folder.
+    """Films every n-th episode, including the first one, as `episode-000000.gif` in a folder.
 
-    Where the folder has films, the numbers go on after theirs: none is written over.
+    If the folder already has films, the numbers continue after theirs, so that none is overwritten.
 
-    One picture an observation, its final one too. Gymnasium's `RecordVideo` needs moviepy and
-    ffmpeg and keeps whole frames; this needs Pillow, which Matplotlib brings along, and keeps
-    pictures of at most 320 pixels a side with 256 colours, at most 5,000 an episode. An
-    environment that is closed within an episode leaves the film of what there was.
+    A film has one picture for each observation, including the final one. Gymnasium's `RecordVideo`
+    needs moviepy and ffmpeg and keeps full frames; this wrapper needs Pillow, a dependency of
+    Matplotlib, and keeps pictures of at most 320 pixels a side with 256 colours, at most 5,000 per
+    episode. If an environment is closed within an episode, the film has the part until then.
 
     Args:
         env: an environment with the render mode "rgb_array".
-        folder: where to write; made if it is not there.
+        folder: the folder to write to; made if missing.
         every: n.
 
     Raises:
-        UserError: the environment renders no arrays.
+        UserError: the environment does not render arrays.
     """
 
     def __init__(self, env: gymnasium.Env, folder: str | Path, every: int):
         super().__init__(env)
         if env.render_mode != "rgb_array":
             raise UserError(
-                "video_every needs the render mode 'rgb_array', and the environment's is "
+                "video_every needs the render mode 'rgb_array', but the environment's is "
                 f"{env.render_mode!r}"
             )
         self.folder, self.every = Path(folder).absolute(), every
@@ -277,7 +277,7 @@ class EpisodeGif(gymnasium.Wrapper):
         return answer
 
     def close(self) -> None:
-        """Writes what was filmed."""
+        """Writes the film so far, and closes the environment."""
         self._write()
         super().close()
 
@@ -305,5 +305,5 @@ class EpisodeGif(gymnasium.Wrapper):
             path = self.folder / f"episode-{self._first + self._episode:06d}.gif"
             try:
                 return path.open("xb")
-            except FileExistsError:  # another environment's, that was opened since
+            except FileExistsError:  # from another environment that was opened since
                 self._first += 1

@@ -1,4 +1,4 @@
-"""Errors that name the environment, the step and the field in which something went wrong."""
+"""Errors that name the environment, the step and the field that failed."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,15 +11,15 @@ class EnvironmentFault(UserError):
 
     Attributes:
         env: name of the environment, "gymnasium:CartPole-v1".
-        indices: the environments of the batch that failed; empty where it is not known.
+        indices: the environments of the batch that failed; empty if unknown.
         episode_step: steps of the episode before the failing call, or None.
         field: "observation", "observation NAME", "reward", "terminated", "truncated" or
-            "action_mask", "answer" for an answer of another form; "step", "reset" or "worker" where
-            the environment raised or its process died.
-        cause: what went wrong without saying where, which is the same when it happens again.
-        steps: of the stream before it, or 0.
+            "action_mask"; "answer" for a return value of another form; "step", "reset" or "worker"
+            if the environment raised or its process died.
+        cause: the failure without its place, which is the same if it happens again.
+        steps: number of steps of the stream before it, or 0.
         lost: True if a process is gone and the stream with it: `close` it and open another.
-            False if `GymnasiumStream.reset` is enough, which builds the faulty environment again.
+            False if `GymnasiumStream.reset` is enough, which rebuilds the faulty environment.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class EnvironmentFault(UserError):
 
     @property
     def index(self) -> int | None:
-        """The environment that failed, where it is known to be a single one."""
+        """The environment that failed, if it is known and the only one."""
         return self.indices[0] if len(self.indices) == 1 else None
 
 
 class AnswerError(UserError):
-    """What an environment answered has another form than Gymnasium's, or than its spaces say.
+    """A value that an environment returned does not have Gymnasium's form or is not in its space.
 
     `field` is that of an `EnvironmentFault`.
     """
@@ -62,13 +62,13 @@ class AnswerError(UserError):
 class EnvironmentHung(EnvironmentFault):
     """An environment did not answer in time; the stream is lost.
 
-    `indices` are the environments that still have not answered; of those that share a process,
-    the one that it is at work on.
+    `indices` are the environments that have not answered; if some share a process, the one that the
+    process is working on.
     """
 
     @classmethod
     def after(cls, seconds: Any, env: str, late: Iterable[int]) -> "EnvironmentHung":
-        """The error for environments that gave no answer in so many seconds."""
+        """The error for environments that did not answer within `seconds`."""
         indices = list(late)
         which = f"environment{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
         says = f"{env}: {which} gave no answer within {seconds:g} s"

@@ -1,9 +1,9 @@
-"""For the fork server alone, which imports this first: it outlives signals, and cleans up.
+"""Only for the fork server, which imports this first: it survives signals and cleans up.
 
-The server makes the worker processes and tells their parent when they end, so a signal to a whole
-group (Ctrl-C, Slurm, a container) must not end it: its parent would take all workers for dead. It
-ends when the last process that it is for does. A parent that was killed leaves a folder with the
-server's socket in it, which the server then removes.
+The server makes the worker processes and tells their parent when they end. A signal to a whole
+process group (Ctrl-C, Slurm, a container) must not end it, because its parent would take all
+workers for dead. It ends with the last process that uses it. A parent that was killed leaves a
+folder with the server's socket, which the server then removes.
 """
 
 import atexit
@@ -28,9 +28,10 @@ def _restore_signals() -> None:
 
 
 def _unless_broken_off(kind: Any, error: Any, trace: Any) -> None:
-    """Says what ends this process or one that it begins, unless its parent has given up.
+    """Prints the exception that ends this process or a child, unless the parent has given up.
 
-    That one has said why. It breaks a request off, and its semaphores, which have no file, go.
+    In that case the parent has already reported the reason. It breaks off its request, and its
+    semaphores, which have no files, vanish.
     """
     if kind is EOFError or (kind is FileNotFoundError and error.filename is None):
         return
@@ -39,7 +40,7 @@ def _unless_broken_off(kind: Any, error: Any, trace: Any) -> None:
 
 def _remove_folder() -> None:
     if "last_type" in vars(sys):
-        return  # the server itself broke, as where descriptors ran out: its parent may go on
+        return  # the server itself failed, for example without file descriptors; its parent lives
     server: Any = forkserver._forkserver
     folder = Path(server._forkserver_address).parent
     if folder.name.startswith("pymp-") and folder.parent == Path(tempfile.gettempdir()):
@@ -49,6 +50,6 @@ def _remove_folder() -> None:
 for number in IGNORED:
     signal.signal(number, signal.SIG_IGN)
 sys.excepthook = _unless_broken_off
-# Its children may be anybody's: those of this package ignore the signals by themselves.
+# Its children may run any code; those of this package ignore the signals themselves.
 os.register_at_fork(after_in_child=_restore_signals)
 atexit.register(_remove_folder)

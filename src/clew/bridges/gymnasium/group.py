@@ -1,4 +1,4 @@
-"""Several environments in one process, stepped in order, each of them a row of one table."""
+"""Several environments in one process, stepped in order; each has a row in one table."""
 
 import contextlib
 import time
@@ -45,45 +45,45 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception in an environment, as it crosses from a worker process."""
+    """An exception in an environment, in the form that a worker process sends."""
 
     index: int
-    """Which environment, counted over all processes."""
+    """Index of the environment among those of all processes."""
     call: str
-    """ "reset" or "step"; building an environment belongs to its first reset. Of an `AnswerError`,
+    """ "reset" or "step"; building an environment belongs to its first reset. For an `AnswerError`
     its field."""
     episode_step: int
     """Steps of the episode before the call."""
     text: str
-    """What went wrong, on one line."""
+    """The error on one line."""
     trace: str = ""
     """The environment's traceback, if it raised."""
 
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """What a group is made from, to be sent to its process."""
+    """Everything that is needed to make a group, to be sent to its process."""
 
     builder: EnvBuilder
     adapter: ObservationAdapter
     action_space: spaces.Space
-    """The environments' own; every one of them must have it."""
+    """The environments' own action space, the same for all of them."""
     first: int
     """Index of the group's first environment among all."""
     count: int
     mask: int = 0
-    """Numbers of the action mask in `info`; 0 for none."""
+    """Size of the action mask in `info`; 0 for none."""
     metrics: tuple[str, ...] = ()
-    """Numbers of an episode's last `info` that are metrics."""
+    """Names of the numbers in an episode's last `info` that are metrics."""
 
     @property
     def trials(self) -> bool:
-        """Whether episodes of the environments may go on with those of a trial."""
+        """Whether the environments' episodes may belong to trials."""
         return self.builder.trial_episodes > 1
 
     @property
     def row(self) -> np.dtype:
-        """What an environment answers; the observation's leaves are numbered, not named."""
+        """The fields of an environment's row; the observation's leaves are numbered, not named."""
         leaves = [(str(k), leaf.dtype, leaf.shape) for k, leaf in enumerate(self.adapter.leaves)]
         numbers = [("reward", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)]
         trial, mask = ("trial_goes_on", np.bool_), ("mask", np.uint8, (self.mask,))
@@ -92,19 +92,19 @@ class GroupPlan:
 
 
 class EnvGroup:
-    """`count` environments, stepped one after the other; the next-step autoreset.
+    """`count` environments, stepped one after the other, with next-step autoreset.
 
-    The environment after an episode's end is reset by the next step, which ignores its action
-    and earns nothing. What each of them answers is written into its row of a table.
+    After the end of an episode the next step resets the environment; it ignores the action, and its
+    reward is 0. The results of each environment are written to its row of a table.
 
-    The environments are built by the first `reset`, so that a parent process, which needs to
-    know the spaces only, never builds them. An exception in one of them is reported as a
-    `Failure`, and the environment is built again by the next `reset`.
+    The environments are built by the first `reset`, so that a parent process, which needs only the
+    spaces, never builds them. An exception in one of them is reported as a `Failure`, and the next
+    `reset` builds that environment again.
 
     Args:
         rows: [count] of `GroupPlan.row`, which may be in shared memory.
-        progress: int32 [1], where the index of the environment at work is written, so that one
-            that hangs or dies can be named.
+        progress: int32 [1] for the index of the environment that is being stepped, so that one that
+            hangs or dies can be named.
     """
 
     def __init__(self, plan: GroupPlan, rows: Array, progress: Array):
@@ -125,10 +125,10 @@ class EnvGroup:
         self._steps = [0] * plan.count
         self._failures: list[Failure] = []
         self.numbers: list[dict[str, float]] = []
-        """Of every environment: those of its `info`, if the last step ended its episode."""
+        """The numbers in `info` of every environment whose episode the last step ended."""
 
     def reset(self, seeds: Sequence[int] | None) -> list[Failure]:
-        """Opens an episode in every environment; builds those that are not there.
+        """Opens an episode in every environment; builds missing ones.
 
         Args:
             seeds: one for each environment; None to continue the present random streams.
@@ -142,7 +142,7 @@ class EnvGroup:
             self._begin(i)
             try:
                 self._open(i, self._built(i), None if seeds is None else int(seeds[i]))
-            except BaseException as error:  # also what ends a process, as sys.exit
+            except BaseException as error:  # includes those that end a process, such as sys.exit
                 self._fail(i, "reset", error)
         self.progress[0] = NOBODY
         return self._failures
@@ -155,7 +155,7 @@ class EnvGroup:
         self._terminated[:] = self._truncated[:] = self._goes_on[:] = False
         for i, env in enumerate(self._envs):
             if env is None:
-                continue  # failed before; its reset builds it again
+                continue  # it has failed; its reset builds it again
             self._begin(i)
             call = "reset" if self._ended[i] else "step"
             try:
@@ -170,7 +170,7 @@ class EnvGroup:
         return self._failures
 
     def close(self) -> None:
-        """Closes every environment, whatever the others say to it."""
+        """Closes every environment, even if others fail to close."""
         deadline = time.monotonic() + CLOSE_SECONDS
         for env in self._envs:
             if env is not None:
@@ -185,7 +185,7 @@ class EnvGroup:
             same = seen.form == self.plan.adapter.form
             if not same or env.action_space != self.plan.action_space:
                 raise ValueError(
-                    f"its spaces are {seen.space} and {env.action_space}, another one's were "
+                    f"its spaces are {seen.space} and {env.action_space}, but another one's were "
                     f"{self.plan.adapter.space} and {self.plan.action_space}"
                 )
             self._envs[i] = env
@@ -209,7 +209,7 @@ class EnvGroup:
     def _step(
         self, i: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
     ) -> None:
-        """Writes what an environment answered; the usual types take the short way."""
+        """Writes the results of a step; the usual types take a fast path."""
         known = isinstance(reward, NUMBERS)
         self._rewards[i] = reward if known else number("reward", reward)
         known = isinstance(terminated, FLAGS)
@@ -260,18 +260,18 @@ def table(plan: GroupPlan, memory: Any) -> Array:
 
 
 def serve(sent: Any, place: int, rows: Any, progress: Any, pipe: Connection) -> None:
-    """What a worker process does: what its parent asks for, until that hangs up.
+    """The main function of a worker process: serves its parent until the parent hangs up.
 
     Args:
-        sent: a `CloudpickleWrapper` of the `GroupPlan`, which may hold what only that can send.
-        place: of the group among all, and of its entry in `progress`.
+        sent: a `CloudpickleWrapper` of the `GroupPlan`, which plain pickle may not be able to send.
+        place: index of the group among all, and of its entry in `progress`.
         rows: shared memory of the rows of all groups.
         progress: shared memory of their progress.
         pipe: to the parent, which sends "reset" with seeds, "step" with actions, or None.
     """
     leave_stopping_to_parent()
     end_with_parent()
-    pipe.send(None)  # the parent waits for it: the process could be started
+    pipe.send(None)  # tells the waiting parent that the process has started
     plan, indices = sent.fn, np.frombuffer(progress, np.int32)
     group = EnvGroup(plan, table(plan, rows), indices[place : place + 1])
     with contextlib.suppress(EOFError, ConnectionError):

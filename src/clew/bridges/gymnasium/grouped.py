@@ -1,4 +1,4 @@
-"""clew's own environments side by side: groups of them in worker processes, or in this one."""
+"""Environments side by side, in groups in worker processes or in this process."""
 
 import contextlib
 import select
@@ -28,17 +28,17 @@ from clew.errors import UserError, system_error
 class GroupedEnvs(VectorSource):
     """`num_envs` environments in groups, a process for each group, or all in this process.
 
-    Gymnasium's `AsyncVectorEnv` has one process for every environment. Here a process steps a
-    group of them (`EnvGroup`), so that the cost of a message is shared and processes need not
-    outnumber the cores. Observations cross in shared memory; actions and failures in pipes.
+    Gymnasium's `AsyncVectorEnv` has one process for every environment. Here a process steps a group
+    of them (`EnvGroup`), so that they share the cost of a message and processes need not outnumber
+    the cores. Observations pass through shared memory, actions and failures through pipes.
 
     Args:
-        plan: of the first group; `count` and `first` are set for each of them.
-        num_envs: environments in all.
+        plan: of the first group; `count` and `first` are set for each group.
+        num_envs: number of all environments.
         processes: worker processes, which must divide num_envs; 0 for none.
 
     Raises:
-        UserError: the system refuses processes or memory.
+        UserError: the system denies processes or memory.
         EnvironmentFault: a process ended while it started.
     """
 
@@ -57,7 +57,7 @@ class GroupedEnvs(VectorSource):
             self._local = EnvGroup(self._plan, self._rows, np.array([NOBODY], np.int32))
             return
         self._share = num_envs // processes
-        # If nobody closes them, an ending process would wait for its children for ever.
+        # Without this, a process would wait forever for its children at exit if nobody closes them.
         ending = (self.processes, self._pipes, CLOSE_SECONDS)
         self._closing = util.Finalize(self, end_processes, ending, exitpriority=10)
         try:
@@ -91,7 +91,7 @@ class GroupedEnvs(VectorSource):
         if isinstance(error, EOFError | ConnectionError):
             return self._gone(
                 f"a worker process ended while it started ({error!r}); a script that starts "
-                "processes keeps its work under `if __name__ == '__main__':`"
+                "processes must put its work under `if __name__ == '__main__':`"
             )
         why = system_error(error)
         return UserError(f"{self.name}: its worker processes cannot be started: {why}")
@@ -142,9 +142,9 @@ class GroupedEnvs(VectorSource):
         )
 
     def _numbers(self) -> list[dict[str, float]]:
-        """Of every environment: those of its `info`; from worker processes only metrics come.
+        """The numbers in `info` of every environment; worker processes send only metrics.
 
-        Nothing where no metrics are asked for: this is done at every step.
+        Empty if no metrics are wanted, since this is called at every step.
         """
         if self._local is not None:
             return self._local.numbers
@@ -189,7 +189,7 @@ class GroupedEnvs(VectorSource):
                 pipe.send((call, part))
 
     def _await(self, timeout: float | None) -> list[Failure]:
-        """What the groups answer, in at most so many seconds; None waits for ever."""
+        """The failures that the groups report, within `timeout` seconds; None waits forever."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._losses():
             if deadline is not None:
@@ -199,14 +199,14 @@ class GroupedEnvs(VectorSource):
             return [failure for pipe in self._pipes for failure in pipe.recv()]
 
     def _busy(self, place: int) -> int:
-        """The environment that a group is at work on; its first one if it is at none."""
+        """The environment that a group is stepping; its first one if there is none."""
         running = int(self._progress[place])
         return running if running != NOBODY else place * self._share
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:
-        """Turns the breaking of a pipe into the error that names who broke it."""
-        # What breaks off here, Ctrl-C too, may leave an answer that would be taken for the next.
+        """Turns a broken pipe into an error that names the process."""
+        # Any interruption here, also Ctrl-C, may leave an answer that would be taken for the next.
         self._stuck = True
         try:
             yield
@@ -233,9 +233,10 @@ class GroupedEnvs(VectorSource):
 
 
 def poller(pipe: Any) -> Callable[[float], bool]:
-    """A function of a deadline that waits for a pipe to be readable and says whether it is.
+    """A function of a timeout that waits for a pipe to be readable, and returns whether it is.
 
-    `Connection.poll` builds a selector each time, 15 microseconds; this one is built once.
+    `Connection.poll` builds a selector each time, which takes 15 microseconds; here it is built
+    once.
     """
     if not hasattr(select, "poll"):  # Windows
         return lambda deadline: pipe.poll(max(0.0, deadline - time.monotonic()))

@@ -25,31 +25,31 @@ from clew.errors import UserError
 
 @dataclass(frozen=True)
 class ActionMasks:
-    """Where an environment's action masks are, and what they must be."""
+    """The place and the form of an environment's action masks."""
 
     source: str
     """ "info", or the name of an entry of the observation."""
     space: ActionMask
     sizes: tuple[int, ...]
-    """Actions of every choice."""
+    """Number of actions of every discrete choice."""
 
     @staticmethod
     def of(config: WrapperConfig, actions: spaces.Space) -> "ActionMasks | None":
-        """The masks that settings ask for; None for none.
+        """The masks according to the settings; None for none.
 
         Raises:
-            UserError: actions are no choices, or a mask is to be shown that is not there.
+            UserError: actions are not discrete, or a mask is to be shown but there is none.
         """
         if config.action_mask is None:
             if config.show_action_mask:
-                raise UserError("show_action_mask needs a mask: say where it is with action_mask")
+                raise UserError("show_action_mask needs a mask: set action_mask to its place")
             return None
         space = ActionMask(actions, config.show_action_mask)
         return ActionMasks(config.action_mask, space, choice_sizes(actions))
 
     @property
     def size(self) -> int:
-        """Numbers of a mask."""
+        """Number of entries of a mask."""
         return sum(self.sizes)
 
     @property
@@ -58,14 +58,14 @@ class ActionMasks:
         return self.source == INFO
 
     def rest(self, space: spaces.Space) -> spaces.Space:
-        """The space of what is observed beside the mask.
+        """The observation space without the mask.
 
         Raises:
-            UserError: the observation has no such entry, or one of another size, or no other.
+            UserError: the observation has no such entry, or one of another size, or no other entry.
         """
         named = named_spaces(space)
         if self.in_info:
-            with_mask(space, self.space)  # says if the name is taken
+            with_mask(space, self.space)  # raises if the name is taken
             return space
         if not isinstance(space, spaces.Dict) or self.source not in named:
             raise UserError(
@@ -86,26 +86,27 @@ class ActionMasks:
     def allow(
         self, adapter: ObservationAdapter, start: Any, action: Any, observation: Any, info: Any
     ) -> bool:
-        """Whether a single environment's mask allows an action; not where it is none.
+        """Whether a single environment's mask allows an action; False for an invalid mask.
 
-        All but `adapter` is as the environment has it: `start` is its first action, None for 0.
+        All arguments except `adapter` are in the environment's form: `start` is its first action,
+        None for 0.
         """
         try:
             entries: Any = {} if self.in_info else adapter(observation)
             mask = mask_of_info(info, self.size, False) if self.in_info else entries[self.source]
-        except AnswerError:  # whoever reads the step's answer says what is wrong with it
+        except AnswerError:  # reported when the result of the step is read
             return False
         chosen = np.ravel(action) - (0 if start is None else np.ravel(start))
         return bool(mask[np.cumsum((0, *self.sizes[:-1])) + chosen].all())
 
     def of_infos(self, infos: Any, count: int, ended: Array) -> Array:
-        """The masks [B, n] in what a vector environment gives as `info`.
+        """The masks [B, n] in a vector environment's `info`.
 
-        A dict of batches, in which "_action_mask" says whose are there, or a list of dicts. Who
-        has `ended` an episode needs no mask.
+        That is a dict of batches, in which "_action_mask" says which environments have one, or a
+        list of dicts. An environment that `ended` its episode needs no mask.
 
         Raises:
-            AnswerError: one is missing or of another size.
+            AnswerError: a mask is missing or has another size.
         """
         if not isinstance(infos, Sequence):
             found, there = infos.get(MASK), infos.get(f"_{MASK}", np.ones(count, bool))
@@ -121,7 +122,7 @@ class ActionMasks:
         return masks
 
     def wrong(self, masks: Array) -> tuple[Array, str]:
-        """Which environments [B] have a mask that is none, and what is wrong with the first."""
+        """Which environments [B] have an invalid mask, and what is wrong with the first one."""
         no_flags = ((masks != 0) & (masks != 1)).any(axis=-1)
         nothing = ~allows_some(masks != 0, self.sizes)
         bad = no_flags | nothing

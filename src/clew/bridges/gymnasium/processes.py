@@ -1,4 +1,4 @@
-"""Worker processes: how they are made, which signals are not theirs, and when they end."""
+"""Worker processes: how they are made, which signals they ignore, and when they end."""
 
 import contextlib
 import multiprocessing
@@ -18,7 +18,7 @@ from clew.errors import StoppedAtOnce
 CLOSE_SECONDS = 5.0
 """How long environments and their processes may take to close."""
 LOST = (EOFError, OSError)
-"""What a pipe raises whose other end is gone."""
+"""Exceptions of a pipe whose other end is gone."""
 FORK_SERVER = "clew.bridges.gymnasium.fork_server"
 
 
@@ -30,10 +30,10 @@ class Closeable(Protocol):
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether an exception in an environment is the user's Ctrl-C, and no fault of its own.
+    """Whether an exception in an environment is the user's Ctrl-C, and not its own fault.
 
-    Where a command or a training handles the signal, or in a worker, which ignores it, Ctrl-C
-    raises nothing but `StoppedAtOnce`, so any other KeyboardInterrupt is the environment's.
+    If a command or a training handles the signal, and in a worker, which ignores it, Ctrl-C raises
+    only `StoppedAtOnce`, so any other KeyboardInterrupt comes from the environment.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         return isinstance(error, KeyboardInterrupt)
@@ -42,10 +42,10 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def os_exit_raises() -> Iterator[None]:
-    """Has `os._exit` raise SystemExit in this process, as `sys.exit` does.
+    """Makes `os._exit` raise SystemExit in this process, as `sys.exit` does.
 
-    An environment that ends its process would otherwise end the command, with the code 0 of one
-    that has done its work. Processes that are forked meanwhile end as ever.
+    Otherwise an environment that ends its process would end the command, perhaps with exit code 0
+    as after success. Processes that are forked meanwhile end as usual.
     """
     here, leave = os.getpid(), os._exit
 
@@ -63,9 +63,9 @@ def os_exit_raises() -> Iterator[None]:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError in what takes longer, also in what waits for ever.
+    """Raises TimeoutError in code that takes longer, also in code that waits forever.
 
-    On the main thread of Unix; elsewhere, and within compiled code, there is no way to.
+    This works on the main thread of Unix, but not elsewhere or within compiled code.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
@@ -84,7 +84,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def close_quietly(env: Closeable, seconds: float = CLOSE_SECONDS) -> None:
-    """Closes an environment that is not needed any more, whatever it does then."""
+    """Closes an environment that is no longer needed, and ignores its errors."""
     try:
         with time_limit(seconds), os_exit_raises():
             env.close()
@@ -96,9 +96,9 @@ def close_quietly(env: Closeable, seconds: float = CLOSE_SECONDS) -> None:
 def end_processes(
     processes: Sequence[Any], pipes: Sequence[Any], patience: float, goodbye: Any = None
 ) -> None:
-    """Ends processes within `patience` seconds and a little more, and closes the pipes to them.
+    """Ends processes within little more than `patience` seconds, and closes the pipes to them.
 
-    Of the pipes those that are closed already are None; `goodbye` asks a process to end by itself.
+    Pipes that are already closed are None; `goodbye` is the message that asks a process to end.
     """
     deadline = time.monotonic() + patience
     for pipe in pipes if patience else ():
@@ -117,10 +117,10 @@ def end_processes(
 
 
 def end_forks() -> int:
-    """Ends what an environment has forked from this process and left; how many there were.
+    """Ends forks of this process that an environment left running, and returns their number.
 
-    A fork has the files of this process open, so that whoever reads its output would wait for ever.
-    Programs that were started as such are not touched. Nothing is found where there is no /proc.
+    A fork keeps the files of this process open, so a reader of its output would wait forever.
+    Other programs that were started are left alone. Without /proc nothing is found.
     """
     pids = [child.pid or 0 for child in multiprocessing.active_children() if not child.daemon]
     own = _command_line(os.getpid())
@@ -142,9 +142,9 @@ def _command_line(pid: int) -> bytes:
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """The signals that stop a training: of Ctrl-C, of a scheduler, of a terminal that closes.
+    """The signals that stop a training: Ctrl-C, from a scheduler, from a terminal that closes.
 
-    Without SIGHUP where it is ignored, as `nohup` has it, or where there is none (Windows).
+    SIGHUP is left out if it is ignored, as with `nohup`, or does not exist (Windows).
     """
     names = ("SIGINT", "SIGTERM", "SIGHUP")
     known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
@@ -153,33 +153,33 @@ def stopping_signals() -> list[signal.Signals]:
 
 
 def leave_stopping_to_parent() -> None:
-    """Has this process ignore what stops a training, which may be sent to a whole group.
+    """Makes this process ignore the signals that stop a training.
 
-    A terminal, a scheduler (Slurm) or a container signals every process; the one that learns
-    decides what it means, and ends its workers when it has saved.
+    A terminal, a scheduler (Slurm) or a container sends them to every process of a group; the
+    learner's process decides what to do, and ends its workers after it has saved.
     """
     for number in stopping_signals():
         signal.signal(number, signal.SIG_IGN)
 
 
 def end_with_parent() -> None:
-    """Has this process end when the one that it works for does, in whatever way it ends.
+    """Makes this process end with the one that it works for, however that ends.
 
-    Also while an environment hangs: on Linux the kernel ends it, without waiting for Python.
+    This works even while an environment hangs: on Linux the kernel ends it, without Python.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
     if sys.platform == "linux":
-        import fcntl  # optional: Windows has none
+        import fcntl  # optional: Windows does not have it
 
-        # The end of the parent closes a pipe; its reader gets a signal, and this one cannot wait.
+        # The end of the parent closes a pipe, and its reader gets SIGKILL, which needs no Python.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
         if connection.wait([parent.sentinel], 0):
-            os._exit(1)  # it ended before
+            os._exit(1)  # the parent has already ended
         return
     threading.Thread(target=_wait_for_end, args=(parent.sentinel,), daemon=True).start()
 
@@ -190,11 +190,11 @@ def _wait_for_end(sentinel: int) -> None:
 
 
 def require_descriptors(processes: int) -> None:
-    """Checks that enough file descriptors are left to start so many worker processes.
+    """Checks that enough file descriptors are left to start this number of worker processes.
 
-    A request for a process that is broken off half-way, as they run out, ends the fork server, and
-    the requests after it fail too. A worker takes three of its parent's descriptors; the fork
-    server and the shared memory take some ten.
+    If they run out in the middle of a request for a process, the fork server ends, and later
+    requests fail too. A worker takes three of its parent's descriptors; the fork server and the
+    shared memory take about ten.
 
     Raises:
         OSError: too many files are open.
@@ -209,16 +209,15 @@ def require_descriptors(processes: int) -> None:
 
 
 def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> str:
-    """How worker processes are made: "forkserver", or "spawn" where there is none (Windows).
+    """How worker processes are made: "forkserver", or "spawn" if there is none (Windows).
 
-    Never "fork": JAX runs threads, and a process forked while one of them holds a lock (of the
-    allocator, say) waits for ever for a thread that it has no copy of. A fork server is a fresh
-    process without threads of JAX, started before it could have any; it imports this package once
-    and its forks share that memory, so a worker starts in milliseconds where spawning one imports
-    everything again.
+    Never "fork": JAX runs threads, and a process forked while one of them holds a lock (for example
+    of the allocator) waits forever for a thread that it has no copy of. A fork server is a fresh
+    process without JAX threads. It imports this package once and its forks share that memory, so a
+    worker starts in milliseconds, while a spawned one would import everything again.
 
     Args:
-        preload: modules that it imports; of no effect once it runs.
+        preload: modules that it imports; no effect once it runs.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return "spawn"
@@ -228,10 +227,10 @@ def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> 
 
 
 def _start_tracker() -> None:
-    """Starts multiprocessing's tracker of semaphores and shared memory, if it does not run.
+    """Starts multiprocessing's tracker of semaphores and shared memory, if it is not running.
 
-    It outlives SIGINT and SIGTERM to a whole group by itself, and SIGHUP as it is blocked where it
-    is started; without it, and with one that was started anew, tracebacks would be shown.
+    It survives SIGINT and SIGTERM to a whole group by itself, and SIGHUP because that is blocked
+    during the start. Without it, or with a restarted one, tracebacks would be shown.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     try:

@@ -1,4 +1,4 @@
-"""What an agent sees of Gymnasium's spaces: few forms of arrays, whatever the environment has."""
+"""Maps Gymnasium's spaces to the few forms of arrays that agents observe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ Arrays = Array | dict[str, Array]
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array of an observation, as the environment has it and as the agent sees it."""
+    """One array of an observation, in the environment's form and in the agent's."""
 
     name: str
-    """Names on the way to it, joined by dots; empty if the observation is no Dict or Tuple."""
+    """Names of its path, joined by dots; empty if the observation is not a Dict or Tuple."""
     path: tuple[str | int, ...]
-    """Keys of the Dicts and places of the Tuples on the way to it."""
+    """Its path: keys of Dicts and places of Tuples."""
     space: spaces.Space
-    """What the agent sees: a Box (uint8 or float32), a Discrete or a MultiDiscrete."""
+    """The agent's space: a Box (uint8 or float32), a Discrete or a MultiDiscrete."""
     offset: Array | None
-    """Taken away from every value: where the environment's own numbers begin, if not at 0."""
+    """Subtracted from every value: the first of the environment's numbers, if not 0."""
     raw_shape: tuple[int, ...]
-    """The environment's shape of it; the agent's is flat for a MultiDiscrete."""
+    """The environment's shape; the agent's is flat for a MultiDiscrete."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,14 +48,14 @@ class Leaf:
 
     @property
     def field(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return f"observation {self.name}".rstrip()
 
     def pick(self, observation: Any) -> Array:
-        """This array of one whole observation of the environment (or of a batch of them).
+        """This array from a whole observation of the environment (or from a batch of them).
 
         Raises:
-            AnswerError: there is none, or it is no array.
+            AnswerError: it is missing or not an array.
         """
         for key in self.path:
             try:
@@ -98,15 +98,15 @@ def _entries(observation: Any) -> str:
 
 
 def exact_types(dtype: np.dtype) -> str:
-    """Letters of the types whose values a leaf's type holds as they are; empty if it takes all.
+    """Kinds of types that a leaf's type represents exactly; empty if any is accepted.
 
-    Whole numbers of int32 count as held from every whole type: categories are far from its limits.
+    int32 counts as exact for every integer type, since categories are far below its limits.
     """
     return {"u": "?B", "i": "?bBhHiIlLqQ"}.get(dtype.kind, "")
 
 
 def lost(value: Array, dtype: np.dtype) -> Array:
-    """Which values a type cannot hold: fractions and NaN for whole numbers, 256 for uint8."""
+    """Which values a type cannot represent: fractions and NaN for integers, 256 for uint8."""
     with np.errstate(invalid="ignore"):
         return value.astype(dtype) != value
 
@@ -122,10 +122,10 @@ def require_exact(leaf: Leaf, value: Array) -> None:
 
 
 def answered(call: str, answer: Any, parts: Sequence[str]) -> tuple[Any, ...]:
-    """What an environment answered to a call, as a tuple of so many parts.
+    """The result of an environment's method, checked to be a tuple of these parts.
 
     Raises:
-        AnswerError: it is none.
+        AnswerError: it is not.
     """
     if isinstance(answer, tuple | list) and len(answer) == len(parts):
         return tuple(answer)
@@ -134,10 +134,10 @@ def answered(call: str, answer: Any, parts: Sequence[str]) -> tuple[Any, ...]:
 
 
 def number(name: str, value: Any) -> float:
-    """A number, as anything that holds a single one.
+    """A number, from any object that holds a single one.
 
     Raises:
-        AnswerError: it is none.
+        AnswerError: it is not a number.
     """
     try:
         return float(np.asarray(value).item())
@@ -146,7 +146,7 @@ def number(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """The value of `terminated` or `truncated`, as anything that is 0 or 1.
+    """The value of `terminated` or `truncated`, from any object that equals 0 or 1.
 
     Raises:
         AnswerError: it is neither.
@@ -160,11 +160,11 @@ def flag(name: str, value: Any) -> bool:
 def mask_of_info(info: Any, size: int, ended: bool) -> Array:
     """The action mask in an environment's `info`, uint8 [size].
 
-    A MultiDiscrete's may be a tuple of one mask for each choice, as `MultiDiscrete.sample` takes.
-    Where the episode has ended and there is none, everything is allowed.
+    For a MultiDiscrete it may be a tuple of one mask for each choice, as in `MultiDiscrete.sample`.
+    If the episode has ended and there is no mask, everything is allowed.
 
     Raises:
-        AnswerError: there is none, or one of another shape or type.
+        AnswerError: it is missing, or has another shape or type.
     """
     mask = info.get(MASK)
     if mask is None:
@@ -191,10 +191,10 @@ def mask_of_info(info: Any, size: int, ended: bool) -> Array:
 
 
 def numbers_of_info(info: Any, wanted: Sequence[str] = ()) -> dict[str, float]:
-    """The numbers in an environment's `info`; those that are wanted, if any are.
+    """The numbers in an environment's `info`; only the wanted ones, if there are any.
 
     Raises:
-        AnswerError: one that is wanted is not there.
+        AnswerError: a wanted number is missing.
     """
     items = info.items() if isinstance(info, Mapping) else ()
     found = {
@@ -220,19 +220,19 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ObservationAdapter:
-    """Turns observations of an environment into those that the agent sees."""
+    """Converts observations of an environment to those of the agent."""
 
     leaves: tuple[Leaf, ...]
     space: spaces.Space
-    """What the agent sees: one of the leaves' spaces, or a flat Dict of them."""
+    """The agent's space: one of the leaves' spaces, or a flat Dict of them."""
     unread: tuple[str, ...] = ()
     """Names of the texts, which no agent sees."""
     nests: bool = False
-    """Whether the agent reads a Dict within a Dict as it is, as those of tasks in JAX do."""
+    """Whether the agent takes nested Dicts unchanged, as in tasks in JAX."""
 
     @property
     def form(self) -> list[tuple[Any, ...]]:
-        """All that an agent depends on: names, shapes, types and numbers of values, no bounds."""
+        """Everything that an agent depends on: names, shapes, types, numbers of categories."""
         return [
             (leaf.name, leaf.raw_shape, leaf.dtype, is_categorical(leaf.space) and str(leaf.space))
             for leaf in self.leaves
@@ -251,7 +251,7 @@ class ObservationAdapter:
         return [observation[leaf.name] for leaf in self.leaves]
 
     def nested(self, seen: Any) -> Any:
-        """What the agent reads, of arrays by the names in `space` and what wrappers add to them."""
+        """The agent's input, from arrays by the names in `space` and those that wrappers add."""
         if not self.nests or not isinstance(seen, dict):
             return seen
         ways = {leaf.name: leaf.path for leaf in self.leaves}
@@ -265,24 +265,24 @@ class ObservationAdapter:
         return tree
 
     def __call__(self, observation: Any) -> Arrays:
-        """One observation, or a batch with the environments as first axis; copies."""
+        """Converts one observation, or a batch with environments as first axis; makes copies."""
         return self.named([leaf.adapt(leaf.pick(observation)) for leaf in self.leaves])
 
 
 def is_categorical(space: spaces.Space) -> bool:
-    """Whether values are names and no quantities: int32 arrays for the agent."""
+    """Whether values are categories, not quantities: int32 arrays for the agent."""
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 
 
 def category_counts(space: spaces.Space) -> Array:
-    """How many values a Discrete has, or each number of a MultiDiscrete; uint32."""
+    """The number of values of a Discrete, or of each entry of a MultiDiscrete; uint32."""
     assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
     return np.asarray(space.n if isinstance(space, spaces.Discrete) else space.nvec, np.uint32)
 
 
 def no_category(array: Array, counts: Array) -> Array:
-    """Which numbers, counted from 0 as 32 bits, are none of so many categories."""
-    # As numbers without a sign those below 0 are large: one comparison is enough.
+    """Which numbers, counted from 0 as 32 bits, are not valid categories."""
+    # As unsigned integers negative ones are large, so one comparison is enough.
     return array.view(np.uint32) >= counts
 
 
@@ -294,7 +294,7 @@ def is_text(space: spaces.Space) -> bool:
 def adapt_observation(
     space: spaces.Space, name: str = "the environment", *, in_jax: bool = False
 ) -> ObservationAdapter:
-    """How observations of a space reach the agent.
+    """The conversion of observations of a space to those of the agent.
 
     | space | agent sees |
     |---|---|
@@ -308,11 +308,11 @@ def adapt_observation(
     Args:
         space: of an environment's observations.
         name: of the environment.
-        in_jax: whether the agent's encoder is of this very space, as those of tasks in JAX are:
-            Discrete and MultiDiscrete are left as they are, and `nested` gives what it reads.
+        in_jax: whether the agent's encoder is built for exactly this space, as for tasks in JAX:
+            Discrete and MultiDiscrete are left unchanged, and `nested` gives the agent's input.
 
     Raises:
-        UserError: any other space, naming it and its place.
+        UserError: for any other space, naming it and its place.
     """
     leaves, unread = [], []
     for path, entry in _entries_of(space):
@@ -323,12 +323,12 @@ def adapt_observation(
             seen, offset = (entry, None) if as_it_is else _seen(entry, path, name)
             leaves.append(Leaf(_dotted(path), path, seen, offset, tuple(entry.shape or ())))
     if not leaves:
-        raise UserError(f"{name} observes nothing that can be used; supported are {OBSERVATIONS}")
+        raise UserError(f"{name} observes nothing usable; supported are {OBSERVATIONS}")
     if leaves[0].path:
         names = [leaf.name for leaf in leaves]
         if twice := [n for n in names if names.count(n) > 1]:
             raise UserError(
-                f"{name} observes two entries that are both called {twice[0]!r}, where names are "
+                f"{name} observes two entries that are both called {twice[0]!r} when names are "
                 "joined by dots: rename one"
             )
         seen = spaces.Dict({leaf.name: leaf.space for leaf in leaves})
@@ -339,7 +339,7 @@ def adapt_observation(
 def _entries_of(
     space: spaces.Space, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], spaces.Space]]:
-    """The way to each space within Dicts and Tuples, and that space."""
+    """The path of each space within Dicts and Tuples, and the space."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, entry in inner:
@@ -370,7 +370,7 @@ def _seen(
 
 
 def _float32(space: spaces.Box) -> spaces.Box:
-    """The Box of float32; bounds that are beyond its numbers are infinite."""
+    """The Box in float32; bounds beyond its range become infinite."""
     with np.errstate(over="ignore"):
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     return spaces.Box(low, high, dtype=np.float32)
@@ -385,13 +385,12 @@ def _offset(start: Any) -> Array | None:
 
 @dataclass(frozen=True)
 class ActionAdapter:
-    """Turns a batch of the agent's actions into those that the environment takes."""
+    """Converts a batch of the agent's actions to those of the environment."""
 
     space: spaces.Space
-    """What the agent chooses from: Discrete or MultiDiscrete from 0, MultiBinary, or a Box of
-    float32."""
+    """The agent's actions: Discrete or MultiDiscrete from 0, MultiBinary, or a Box of float32."""
     start: Array | None
-    """Added to every action: where the environment's own numbers begin, if not at 0."""
+    """Added to every action: the first of the environment's numbers, if not 0."""
     low: Array | None
     """Least action of a Box, in the environment's type."""
     high: Array | None
@@ -400,7 +399,7 @@ class ActionAdapter:
     """The environment's type."""
 
     def __call__(self, actions: Any) -> Array:
-        """From actions [B, ...] to the environments', with the same axes."""
+        """Converts actions [B, ...] to the environments' actions, with the same axes."""
         actions = np.asarray(actions)
         if self.low is not None:
             return np.clip(actions, self.low, self.high).astype(self.dtype, copy=False)
@@ -409,13 +408,13 @@ class ActionAdapter:
 
 
 def adapt_action(space: spaces.Space, name: str = "the environment") -> ActionAdapter:
-    """How the agent's actions reach an environment.
+    """The conversion of the agent's actions to those of an environment.
 
-    Discrete and MultiDiscrete are chosen from 0 on and shifted to the space's start; actions of a
-    Box are float32 and clipped to its bounds, if it has any; those of a MultiBinary are 0 and 1.
+    Discrete and MultiDiscrete actions are counted from 0 and shifted to the space's start; actions
+    of a Box are float32 and clipped to its bounds, if any; those of a MultiBinary are 0 and 1.
 
     Raises:
-        UserError: any other space, or a Box of whole numbers.
+        UserError: for any other space, or a Box of integers.
     """
     dtype = np.dtype(space.dtype)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):

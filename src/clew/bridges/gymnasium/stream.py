@@ -37,22 +37,22 @@ __all__ = ["EnvironmentFault", "EnvironmentHung", "GymnasiumStep", "GymnasiumStr
 
 
 def restore_precision(x64: bool, name: str) -> None:
-    """Puts JAX's switch of double precision back as it was, if an environment has turned it."""
+    """Restores JAX's double-precision flag, if an environment has changed it."""
     if jax.config.values["jax_enable_x64"] == x64:
         return
     jax.config.update("jax_enable_x64", x64)
     warnings.warn(
-        f"{name} has set jax_enable_x64 to {not x64} in the process that learns, whose results "
-        f"would change; it is {x64} again. An environment that needs it can have worker "
-        "processes, in which it stays: --host.processes",
+        f"{name} has set jax_enable_x64 to {not x64} in the learner's process, which would change "
+        f"the results; it was reset to {x64}. For an environment that needs it, use worker "
+        "processes, in which it stays set: --host.processes",
         stacklevel=2,
     )
 
 
 def warn_outside(name: str, leaf: Leaf, values: Array) -> None:
-    """Warns of an observation outside of its space, by more than rounding.
+    """Warns of an observation outside its space, by more than rounding.
 
-    As Gymnasium's checker, of the first observations alone: who sees others learns all the same.
+    Like Gymnasium's checker, it checks only the first observations; later ones do no harm.
     """
     assert isinstance(leaf.space, Box)
     # In float64: a bound may be float32's largest number.
@@ -60,14 +60,14 @@ def warn_outside(name: str, leaf: Leaf, values: Array) -> None:
     outside = (values < low - 1e-3 * (1 + abs(low))) | (values > high + 1e-3 * (1 + abs(high)))
     if outside.any():
         warnings.warn(
-            f"{name} gave {values[outside].flat[0]:g} in its {leaf.field}, outside of the space "
-            f"that it states, {leaf.space}: training goes on with it",
+            f"{name} gave {values[outside].flat[0]:g} in its {leaf.field}, outside its declared "
+            f"space, {leaf.space}: training continues with it",
             stacklevel=2,
         )
 
 
 def generator(seed: int | None) -> np.random.Generator:
-    """The random numbers of noise and flicker: others than an environment of this seed draws."""
+    """Random numbers for noise and flicker, different from those of an environment of this seed."""
     return np.random.default_rng(None if seed is None else (seed, DISTURBANCE))
 
 
@@ -80,7 +80,7 @@ def folder_here() -> str:
 
 
 class GymnasiumStep(NamedTuple):
-    """What an agent sees after a step of B environments: `TimeStep` in NumPy, every field [B]."""
+    """The result of a step of B environments: `TimeStep` in NumPy, every field [B]."""
 
     observation: Arrays
     """An array [B, ...], or a dict of them."""
@@ -89,29 +89,30 @@ class GymnasiumStep(NamedTuple):
     discount: Array
     """float32; 0 where the step terminated an episode, else 1."""
     start: Array
-    """bool; `observation` opens an episode: a memory forgets before it reads it."""
+    """bool; `observation` opens an episode: the memory is reset before it reads it."""
     last: Array
-    """bool; `observation` is the final one of an episode: the next step ignores its action,
-    earns nothing and opens an episode, so the transition that leaves it teaches nothing."""
+    """bool; `observation` is the final one of an episode: the next step ignores its action, has no
+    reward and opens an episode, so the transition from it is not learned from."""
     ended: Array
     """bool; this step ended an episode, by termination or by truncation."""
     metrics: dict[str, Array]
     """float32; "return" (of the environment's own rewards) and "length" (the agent's steps) of
     the episode that this step ended, 0 elsewhere."""
     own_reward: Array
-    """float32; the environments' own, which `reward` is without wrappers of rewards."""
+    """float32; the environments' own rewards, equal to `reward` without wrappers of rewards."""
     numbers: Sequence[dict[str, float]] = ()
-    """Of every environment whose episode this step ended: numbers of its last `info`, as far as
-    they are known here; of others nothing."""
+    """For every environment whose episode this step ended, the numbers in its last `info` that are
+    known here; empty for others."""
     final: tuple[Array, Arrays] | None = None
-    """Where an episode was truncated and the same step opened the next one: which (bool [B]), and
-    observations of which those rows are the final ones. Their value completes the return."""
+    """If an episode was truncated and the same step opened the next one: the environments (bool
+    [B]), and observations whose rows for these are the final ones. Their value completes the
+    return."""
 
 
 class GymnasiumStream:
     """An endless stream of episodes of a Gymnasium vector environment.
 
-    The two ways in which vector environments open the next episode look different:
+    Vector environments open the next episode in one of two ways:
 
     | | the ending step returns | the step after it returns |
     |---|---|---|
@@ -122,16 +123,15 @@ else the final observation in `final` | goes on |
     An episode that both terminated and was truncated counts as terminated.
 
     Args:
-        vector: the environments: `GroupedEnvs`, or a vector environment of others with the
-            autoreset mode in its `metadata`; "disabled" will not do. They belong to the stream,
-            which closes them.
-        name: what error messages call them.
+        vector: the environments: `GroupedEnvs`, or any vector environment with the autoreset mode
+            in its `metadata`; "disabled" is not supported. The stream owns and closes them.
+        name: their name in error messages.
         wrappers: those that work on all environments at once.
         seed: of the first `reset`, unless that is given one.
-        frozen: the wrappers learn no statistics, as in evaluation.
+        frozen: whether the wrappers' statistics are fixed, as in evaluation.
 
     Raises:
-        UserError: no autoreset, a space that is not supported, or wrappers that do not fit.
+        UserError: no autoreset, an unsupported space, or wrappers that do not fit.
     """
 
     def __init__(
@@ -165,30 +165,30 @@ else the final observation in `final` | goes on |
         self._rng = generator(seed)
         self._actions: Array | None = None
         self._taken, self._x64 = 0, jax.config.values["jax_enable_x64"]
-        self._moved = "", ""  # the current folder before an environment changed it, and since
+        self._moved = "", ""  # the current folder before an environment changed it, and after
 
     @property
     def observation_space(self) -> Any:
-        """What the agent sees of one environment, through the wrappers."""
+        """The agent's observations of one environment, after the wrappers."""
         space = self._wrappers.space
         return space if self._masks is None else with_mask(space, self._masks.space)
 
     @property
     def action_space(self) -> Any:
-        """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
+        """The agent's actions: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
         return self._act.space
 
     def reset(self, seed: int | None = None, timeout: float | None = None) -> GymnasiumStep:
-        """Opens an episode in every environment; a step that is pending is forgotten.
+        """Opens an episode in every environment; a pending step is dropped.
 
         Args:
-            seed: every environment gets its own, derived from this; without one the random
-                streams go on (at the first reset: the stream's own seed, if it has one). After a
-                reset that failed its seed is that of the next one.
+            seed: every environment gets its own, derived from this; without one the random streams
+                continue (at the first reset: the stream's own seed, if it has one). If a reset
+                fails, the next one uses its seed.
             timeout: seconds, as for `step_wait`.
 
         Raises:
-            EnvironmentFault: an environment failed, or gave a number that is none.
+            EnvironmentFault: an environment failed, or gave an invalid number.
             EnvironmentHung: no answer in time.
         """
         self._seed = seed = self._seed if seed is None else seed
@@ -227,20 +227,20 @@ else the final observation in `final` | goes on |
                 f"{list(self._actions.shape)}"
             )
         sent = self._act(self._actions)
-        self._ready = False  # until the answer has proved sound
+        self._ready = False  # until the result is known to be valid
         self._waiting = True
         self._source.send(sent)
         self._ready = True
 
     def step_wait(self, timeout: float | None = None) -> GymnasiumStep:
-        """What the environments answer to `step_async`.
+        """The result of `step_async`.
 
         Args:
-            timeout: seconds to wait for environments in processes, None for ever. Environments
-                within this process cannot be waited for: what hangs there hangs.
+            timeout: seconds to wait for environments in processes, None for no limit. It has no
+                effect on environments within this process.
 
         Raises:
-            EnvironmentFault: an environment failed, or gave a number that is none.
+            EnvironmentFault: an environment failed, or gave an invalid number.
             EnvironmentHung: no answer in time.
             UserError: nothing was sent.
         """
@@ -267,8 +267,7 @@ else the final observation in `final` | goes on |
     def close(self) -> None:
         """Closes the environments and ends their processes, within a few seconds at most.
 
-        Where an environment has changed the current folder, and nobody since, it is again that of
-        before.
+        If an environment has changed the current folder, and nothing else since, it is restored.
         """
         self._ready = False
         self._keeping_folder(self._source.close)
@@ -279,14 +278,14 @@ else the final observation in `final` | goes on |
         self._moved = "", ""
 
     def state(self) -> dict[str, Any]:
-        """What the wrappers have learned, as a tree of float64 arrays, for a checkpoint."""
+        """The wrappers' statistics, as a tree of float64 arrays, for a checkpoint."""
         return self._wrappers.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Puts back what `state` gave.
+        """Restores the statistics that `state` returned.
 
         Raises:
-            UserError: it is of other wrappers or of another environment.
+            UserError: they are from other wrappers or from another environment.
         """
         self._wrappers.restore(state)
 
@@ -303,7 +302,7 @@ else the final observation in `final` | goes on |
         return answer
 
     def _asked(self, ask: Callable[[], Answer]) -> Answer:
-        """What the environments answer, whatever else they do in this process."""
+        """Calls the environments, and undoes their side effects in this process."""
         try:
             with os_exit_raises():
                 return self._keeping_folder(ask)
@@ -314,7 +313,7 @@ else the final observation in `final` | goes on |
             restore_precision(self._x64, self.name)
 
     def _keeping_folder(self, ask: Callable[[], T]) -> T:
-        """Calls environments, and keeps in mind which folder was current if they change it."""
+        """Calls environments, and remembers the current folder if they change it."""
         before = folder_here()
         try:
             return ask()
@@ -323,7 +322,7 @@ else the final observation in `final` | goes on |
                 self._moved = self._moved[0] or before, since
 
     def _seen(self, answer: Answer, outcome: "StepOutcome") -> GymnasiumStep:
-        """The step that the agent sees of what the environments answered."""
+        """The agent's step, from the environments' results."""
         wrappers, actions, goes_on = self._wrappers, self._actions, answer.trial_goes_on
         observations, masks = self._split(answer.observations, answer.masks)
         observations = wrappers.noisy(observations, self._rng)
@@ -360,13 +359,13 @@ else the final observation in `final` | goes on |
         )
 
     def _split(self, observations: Arrays, masks: Array | None) -> tuple[Arrays, Array | None]:
-        """What is observed beside the action masks, and these masks [B, n], if there are any."""
+        """The observations without the action masks, and the masks [B, n], if there are any."""
         if self._masks is None or self._masks.in_info:
             return observations, masks
         return take_entry(observations, self._masks.source)
 
     def _masked(self, seen: Arrays, masks: Array | None, last: Array) -> Arrays:
-        """What the agent sees, with the masks; a `last` observation without one allows all."""
+        """The agent's observations with the masks; a `last` one without a mask allows all."""
         if self._masks is None or masks is None:
             return seen
         wrong, _ = self._masks.wrong(masks)
@@ -385,7 +384,7 @@ else the final observation in `final` | goes on |
         )
 
     def _check(self, observations: Arrays) -> None:
-        """Refuses NaN, infinity, and categories that there are not."""
+        """Refuses NaN, infinity and invalid categories."""
         arrays = self._adapt.arrays(observations)
         for leaf, count, array in zip(self._adapt.leaves, self._counts, arrays, strict=True):
             if count is not None:
@@ -414,13 +413,13 @@ class StepOutcome(NamedTuple):
 
 
 def metric_names_of(wrappers: WrapperConfig) -> tuple[str, ...]:
-    """What is measured of every episode of a Gymnasium environment."""
+    """The metrics of every episode of a Gymnasium environment."""
     trials = return_names(wrappers.trial_episodes) if wrappers.trials else ()
     return (*METRICS, *trials, *wrappers.metrics)
 
 
 class TrialStatistics:
-    """Returns by the place of the episode in the running trials of B environments."""
+    """Returns of the running trials of B environments, by the episode's position in the trial."""
 
     def __init__(self, num_envs: int, episodes: int):
         groups = episode_groups(episodes)
@@ -432,12 +431,12 @@ class TrialStatistics:
         self._episode = np.zeros(num_envs, np.int64)
 
     def begin(self) -> None:
-        """All trials begin anew."""
+        """Restarts all trials."""
         for array in (self._returns, self._earned, self._episode):
             array[:] = 0
 
     def step(self, rewards: Array, ended: Array, goes_on: Array | None) -> dict[str, Array]:
-        """Counts a step; the metrics are 0 where no trial ended."""
+        """Counts a step; metrics are 0 for environments whose trial did not end."""
         self._earned += rewards
         over = np.flatnonzero(ended if goes_on is None else ended | goes_on)
         self._returns[over, self._places[self._episode[over]]] += self._earned[over]
@@ -458,12 +457,12 @@ class EpisodeStatistics:
         self.last = np.zeros(num_envs, np.bool_)
 
     def begin(self) -> StepOutcome:
-        """All episodes begin anew."""
+        """Restarts all episodes."""
         self.returns[:] = self.lengths[:] = 0
         if self.trials is not None:
             self.trials.begin()
         never = np.zeros(len(self.last), np.bool_)
-        self.last = ~never  # as if all had ended: what comes next opens episodes
+        self.last = ~never  # as if all had ended, so that the next observations open episodes
         return self.step(np.zeros(len(never), np.float32), never, never, same_step=False)
 
     def step(
@@ -474,9 +473,9 @@ class EpisodeStatistics:
         same_step: bool,
         goes_on: Array | None = None,
     ) -> StepOutcome:
-        """Counts a step; with `same_step` one that ends an episode opens the next one.
+        """Counts a step; with `same_step` a step that ends an episode opens the next one.
 
-        `goes_on` says which steps ended an episode of a trial; None for none of them.
+        `goes_on` marks steps that ended an episode within a trial; None for none of them.
         """
         counted = ~self.last
         rewards = rewards * counted

@@ -1,4 +1,4 @@
-"""Other people's environments as tasks: "gymnasium:ID" and "module:factory"."""
+"""Gymnasium environments as tasks: "gymnasium:ID" and "module:factory"."""
 
 import contextlib
 import functools
@@ -39,8 +39,8 @@ FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 class GymnasiumTask:
     """A Gymnasium environment by name, with its spaces; it can be pickled.
 
-    `open` makes a stream of it. The spaces are those of an agent without wrappers; `observed`
-    says what wrappers make of them.
+    `open` makes a stream of it. The spaces are those of an agent without wrappers; `observed` is
+    the observation space with wrappers.
     """
 
     name: str
@@ -58,12 +58,12 @@ class GymnasiumTask:
 
     @property
     def observation_space(self) -> Any:
-        """What an agent sees: a Box (uint8, float32), Discrete or MultiDiscrete, or a flat Dict."""
+        """The agent's space: a Box (uint8, float32), Discrete, MultiDiscrete or a flat Dict."""
         return self.observations.space
 
-    @functools.cached_property  # the same object always, because a space can be seeded
+    @functools.cached_property  # always the same object, because a space can be seeded
     def action_space(self) -> Any:
-        """What it chooses from: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
+        """The agent's actions: Discrete or MultiDiscrete from 0, MultiBinary, Box of float32."""
         return adapt_action(self.own_action_space, self.name).space
 
     def observed(self, wrappers: WrapperConfig | None = None) -> Any:
@@ -83,18 +83,18 @@ class GymnasiumTask:
         return with_mask(observed(rest, self.action_space, wrappers), masks.space)
 
     def masks(self, wrappers: WrapperConfig) -> ActionMasks | None:
-        """Where its action masks are, by these settings; None for nowhere.
+        """Its action masks according to these settings; None for none.
 
         Raises:
-            UserError: its actions have no masks.
+            UserError: its actions cannot be masked.
         """
         return ActionMasks.of(wrappers, self.action_space)
 
     def unused_mask(self, wrappers: WrapperConfig, timeout: float) -> bool:
-        """Whether `info` says which actions are allowed, and no wrapper reads it.
+        """Whether `info` has an action mask that no wrapper uses.
 
-        An environment is built and reset to see that, in at most so many seconds; where it fails,
-        whoever plays in it says why.
+        To find out, an environment is built and reset, in at most `timeout` seconds; if that fails,
+        the error is left to later uses.
         """
         masked = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
         if not masked or wrappers.action_mask is not None:
@@ -124,12 +124,12 @@ class GymnasiumTask:
 
         Args:
             num_envs: environments side by side.
-            processes: worker processes, each for an equal share of the environments, which it
-                steps in order; 0 steps all of them in this process. A factory of vector
-                environments makes its own.
+            processes: worker processes, each for an equal share of the environments, which it steps
+                in order; 0 steps all of them in this process. A factory of vector environments
+                makes its own.
             seed: every environment's seed is derived from it.
-            wrappers: what to put between environments and agent.
-            frozen: the wrappers learn no statistics, as in evaluation.
+            wrappers: between environments and agent.
+            frozen: whether the wrappers' statistics are fixed, as in evaluation.
 
         Raises:
             UserError: impossible settings, or settings that do not fit the environment.
@@ -147,13 +147,13 @@ class GymnasiumTask:
         return GymnasiumStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
 
     def single(self, wrappers: WrapperConfig) -> gymnasium.Env:
-        """One environment of it, with the wrappers around single ones; that of a vector of one."""
+        """One environment with the wrappers for single ones, perhaps from a vector of size one."""
         if self.vector:
             return OnlyEnvironment(make_vector(self.name, 1, self.options))
         return self.builder(wrappers)()
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
-        """What builds a single environment of it, with the wrappers around single ones."""
+        """The builder of a single environment, with the wrappers for single ones."""
         wrappers = wrappers or WrapperConfig()
         masks, start = self.masks(wrappers), adapt_action(self.own_action_space, self.name).start
         return EnvBuilder(
@@ -182,10 +182,10 @@ class GymnasiumTask:
         )
 
     def check_processes(self, processes: int, num_envs: int) -> None:
-        """Refuses a number of worker processes that `num_envs` environments cannot have.
+        """Refuses a number of worker processes that does not fit `num_envs` environments.
 
         Raises:
-            UserError: naming the number, and why.
+            UserError: naming the number and the reason.
         """
         if processes and self.vector:
             raise UserError(
@@ -199,7 +199,7 @@ class GymnasiumTask:
             )
 
     def check_video(self, wrappers: WrapperConfig) -> None:
-        """Refuses films of what does not render, by building the environment that is filmed.
+        """Refuses films of an environment that does not render, by building one.
 
         Raises:
             UserError: naming it and its render mode.
@@ -219,8 +219,8 @@ def is_gymnasium(name: str) -> bool:
 def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> GymnasiumTask:
     """Finds a Gymnasium environment and its spaces, by building it once and closing it again.
 
-    A factory that has a parameter called `num_envs` makes vector environments: it is called once,
-    with num_envs=..., and returns a `gymnasium.vector.VectorEnv`. Any other is called once for
+    A factory with a parameter called `num_envs` makes vector environments: it is called once, with
+    num_envs=..., and returns a `gymnasium.vector.VectorEnv`. Any other factory is called once for
     every environment and returns a `gymnasium.Env`.
 
     Args:
@@ -229,8 +229,8 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
         options: keyword arguments of `gymnasium.make` or of the factory.
 
     Raises:
-        UserError: an unknown id (with the nearest), module, factory or option, a package that is
-            missing (with its name), or a space that is not supported.
+        UserError: an unknown id (with the nearest ones), module, factory or option, a missing
+            package (with its name), or an unsupported space.
     """
     options = dict(options or {})
     if not is_gymnasium(name):
@@ -245,14 +245,14 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
             env = build(name, options)
             own = _spaces(env, name)
         close_quietly(env)
-    adapt_action(own[1], name)  # refuses what is not supported
+    adapt_action(own[1], name)  # refuses unsupported spaces
     return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
 
 
 @contextlib.contextmanager
 def _undoing_changes(name: str) -> Iterator[None]:
-    """Leaves to no environment where files are looked for, whether the process goes on, and JAX's
-    precision."""
+    """Undoes an environment's changes of the current folder, exits of the process, and changes of
+    JAX's precision."""
     x64 = jax.config.values["jax_enable_x64"]
     with contextlib.chdir(os.getcwd()), os_exit_raises():
         yield
@@ -260,13 +260,13 @@ def _undoing_changes(name: str) -> Iterator[None]:
 
 
 def _spaces(env: gymnasium.Env, name: str) -> tuple[spaces.Space, spaces.Space]:
-    """What an environment observes and does, as its constructor or its class says."""
+    """The spaces that an environment's constructor or class declares."""
     try:
         found = env.observation_space, env.action_space
     except AttributeError as error:
         raise UserError(
-            f"{name} lacks a space when it has been built ({error}): set observation_space and "
-            "action_space in the class or in __init__, such as "
+            f"{name} lacks a space after it was built ({error}): set observation_space and "
+            "action_space in the class or in __init__, for example to "
             "gymnasium.spaces.Box(-1, 1, (3,)) and gymnasium.spaces.Discrete(2)"
         ) from error
     for what, space in zip(("observation_space", "action_space"), found, strict=True):
@@ -291,7 +291,7 @@ def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorE
     """Calls a factory of vector environments.
 
     Raises:
-        UserError: an unknown option, or it returned something else or of another size.
+        UserError: an unknown option, or a return value of another type or size.
     """
     factory = resolve(name)
     check_call(name, factory, num_envs=num_envs, **options)
@@ -303,6 +303,6 @@ def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorE
         )
     if vector.num_envs != num_envs:
         raise UserError(
-            f"{name} was asked for {num_envs} environments and returned {vector.num_envs}"
+            f"{name} was asked for {num_envs} environments, but returned {vector.num_envs}"
         )
     return vector

@@ -1,4 +1,4 @@
-"""Trials of a Gymnasium environment: several episodes with one draw, as one episode."""
+"""Trials of a Gymnasium environment: several episodes with one random draw, as one episode."""
 
 from typing import Any
 
@@ -8,26 +8,26 @@ import numpy as np
 ENDED = "episode_ended"
 """Key of `info` after a step that ended an episode of a trial and opened the next one."""
 NEW_TRIAL = "new_trial"
-"""Option of `reset` for environments that say `metadata["trials"]`."""
+"""Option of `reset` for environments with `metadata["trials"] = True`."""
 SEEDS = 2**31
 
 
 class TrialEpisodes(gymnasium.Wrapper):
-    """Makes one episode of the episodes of a trial; `clew.envs.trials` says what holds in it.
+    """Joins the episodes of a trial into one episode; see `clew.envs.trials` for the rules.
 
-    What stays within a trial is the environment's to say: one with `metadata["trials"] = True` is
-    reset with `options={"new_trial": True}` where a trial begins and False for its other episodes,
-    and with a seed only where `reset` was given one. Any other is reset with one seed for all
-    episodes of a trial, another one for each trial, so that it draws the same again, its noise
-    included.
+    An environment can decide itself what stays the same within a trial: one with
+    `metadata["trials"] = True` is reset with `options={"new_trial": True}` at the beginning of a
+    trial and with False for its other episodes, and with a seed only if `reset` was given one. Any
+    other environment is reset with one seed for all episodes of a trial and a new one for each
+    trial, so that all of its random draws repeat, including noise.
 
-    The step that ends an episode within a trial, by termination or truncation, gives its reward,
-    the next episode's first observation and `info["episode_ended"]`. The last end terminates.
+    The step that ends an episode within a trial, by termination or truncation, returns its reward,
+    the first observation of the next episode and `info["episode_ended"]`. The last end terminates.
 
     Args:
-        env: with what belongs around a single episode, such as a limit of time.
-        episodes: of a trial, at least 2.
-        memory: False leaves every episode as it is: the control, see `SeparateEpisodes`.
+        env: the environment, with wrappers for single episodes, such as a time limit.
+        episodes: number of episodes of a trial, at least 2.
+        memory: False leaves every episode separate, as a control; see `SeparateEpisodes`.
     """
 
     def __init__(self, env: gymnasium.Env, episodes: int, memory: bool = True):
@@ -42,7 +42,7 @@ class TrialEpisodes(gymnasium.Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Opens a trial; without memory, after an episode that ended, the next one of it."""
+        """Opens a trial; without memory it opens the trial's next episode after one has ended."""
         goes_on = self._over and seed is None and self._episode + 1 < self.episodes
         if goes_on and not self.memory:
             self._episode += 1
@@ -54,7 +54,7 @@ class TrialEpisodes(gymnasium.Wrapper):
         return self._open(True, seed)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Takes an action; opens the trial's next episode where one ended."""
+        """Takes an action; opens the trial's next episode if one ended."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
         if not self._over or not self.memory:

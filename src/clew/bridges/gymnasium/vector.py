@@ -1,4 +1,4 @@
-"""Where steps of several environments come from, and vector environments that others have made."""
+"""Sources of steps of several environments, among them third-party vector environments."""
 
 import abc
 import contextlib
@@ -33,37 +33,37 @@ WORKING = "NEXT_STEP and SAME_STEP work"
 
 
 class Answer(NamedTuple):
-    """What B environments answer to a reset or to actions, every field [B]."""
+    """The results of B environments for a reset or for actions, every field [B]."""
 
     observations: Arrays
-    """Adapted."""
+    """Adapted observations."""
     masks: Array | None
-    """Action masks [B, n], where they are in `info`."""
+    """Action masks [B, n], if they are in `info`."""
     rewards: Array
     terminated: Array
     truncated: Array
     trial_goes_on: Array | None = None
-    """Which environments ended an episode of a trial and opened its next one."""
+    """Which environments ended an episode of a trial and opened the next one."""
     finals: Arrays | None = None
-    """Where this step opens the next episode: adapted observations, of which the rows of those
-    that were truncated are their final ones; None if none was."""
+    """If this step opens the next episode: adapted observations, whose rows are the final ones for
+    truncated environments; None if none was truncated."""
     final_masks: Array | None = None
-    """Action masks of those, where they are in `info`; all ones where there are none."""
+    """Action masks of these, if they are in `info`; all ones for missing ones."""
     numbers: Sequence[dict[str, float]] = ()
-    """Of every environment whose episode ended: numbers of its last `info`; of others nothing."""
+    """For every environment whose episode ended, the numbers in its last `info`; else empty."""
 
 
 class VectorSource(abc.ABC):
-    """B environments that are stepped together, whoever steps them."""
+    """B environments that are stepped together, by any means."""
 
     num_envs: int
     name: str
-    """What errors call it."""
+    """Its name in errors."""
     observations: ObservationAdapter
     own_action_space: spaces.Space
     """The environments' own space of actions."""
     same_step: bool
-    """The step that ends an episode opens the next one; else the step after it does."""
+    """Whether the step that ends an episode opens the next one; else the step after it does."""
 
     @abc.abstractmethod
     def reset(self, seed: int | None, timeout: float | None) -> Answer:
@@ -71,7 +71,7 @@ class VectorSource(abc.ABC):
 
         Args:
             seed: every environment gets its own, derived from this; None continues their streams.
-            timeout: seconds to wait for processes, None for ever.
+            timeout: seconds to wait for processes, None for no limit.
 
         Raises:
             EnvironmentFault: an environment or its process failed.
@@ -84,38 +84,37 @@ class VectorSource(abc.ABC):
 
     @abc.abstractmethod
     def wait(self, timeout: float | None) -> Answer:
-        """The answer to `send`; raises as `reset` does."""
+        """The answer to `send`; raises like `reset`."""
 
     @abc.abstractmethod
     def close(self) -> None:
         """Closes the environments and ends their processes, within a few seconds at most."""
 
-    def show_progress(self, progress: Array) -> None:  # noqa: B027  most know of none
-        """Has the index of the environment at work written into an int32 [1].
+    def show_progress(self, progress: Array) -> None:  # noqa: B027  most sources have none
+        """Makes the source write the index of the environment that it is stepping to an int32 [1].
 
-        Only where this process itself steps environments one by one; elsewhere nothing happens.
+        Only sources that step environments one by one in this process do so.
         """
 
 
 def seeds_of(seed: int, num_envs: int) -> list[int]:
     """A seed for each environment.
 
-    Gymnasium gives environment i of seed s what environment 0 of seed s + i has.
+    As in Gymnasium, environment i with seed s has the seed of environment 0 with seed s + i.
     """
     return np.random.SeedSequence(seed).generate_state(num_envs).tolist()
 
 
 class OtherVector(VectorSource):
-    """A vector environment that others have made, with its errors as `EnvironmentFault`.
+    """A third-party vector environment, with its errors as `EnvironmentFault`.
 
     Args:
-        name: what errors call it.
+        name: its name in errors.
         wrappers: of the stream.
         lengths: steps [B] of the running episodes, for errors.
 
     Raises:
-        UserError: no autoreset, a space that is not supported, or wrappers that belong around
-            single environments.
+        UserError: no autoreset, an unsupported space, or wrappers for single environments.
     """
 
     def __init__(self, vector: VectorEnv, name: str, wrappers: WrapperConfig, lengths: Array):
@@ -123,7 +122,7 @@ class OtherVector(VectorSource):
         self.same_step = autoreset_mode(vector, name) is AutoresetMode.SAME_STEP
         self.observations = adapt_observation(vector.single_observation_space, name)
         self.own_action_space = vector.single_action_space
-        # Trials may be in the environments already; `info` says so.
+        # The environments may already have trials, as `info` says.
         replace(wrappers, trial_episodes=1, trial_memory=True).require_no_single(name)
         masks = ActionMasks.of(wrappers, adapt_action(self.own_action_space, name).space)
         self._masks = masks if masks is not None and masks.in_info else None
@@ -181,7 +180,7 @@ class OtherVector(VectorSource):
     def close(self) -> None:
         inner = self.vector.unwrapped
         if isinstance(inner, AsyncVectorEnv) and not inner.closed:
-            # Gymnasium's own `close` waits for ever for a worker that hangs.
+            # Gymnasium's own `close` waits forever for a worker that hangs.
             patience = 0.0 if self._hung else CLOSE_SECONDS
             end_processes(inner.processes, inner.parent_pipes, patience, ("close", None))
             inner.error_queue.close()
@@ -207,7 +206,7 @@ class OtherVector(VectorSource):
         return flags.astype(np.bool_, copy=False)
 
     def _of_each(self, field: str, values: Any, shape: tuple[int, ...] = ()) -> Array:
-        """A batch of values of this shape, one of every environment."""
+        """A batch of values of this shape, one for each environment."""
         array, expected = np.asarray(values), (self.num_envs, *shape)
         if array.shape != expected:
             found = f"{field} has shape {list(array.shape)}, expected {list(expected)}"
@@ -233,7 +232,7 @@ class OtherVector(VectorSource):
 
     @contextlib.contextmanager
     def _named(self, index: int | None = None) -> Iterator[None]:
-        """An answer of another form, of all or of one environment, as an `EnvironmentFault`."""
+        """Turns an invalid answer, of all or of one environment, into an `EnvironmentFault`."""
         try:
             yield
         except AnswerError as error:
@@ -243,7 +242,7 @@ class OtherVector(VectorSource):
 
     @contextlib.contextmanager
     def _faults_of(self, call: str, timeout: float | None) -> Iterator[None]:
-        """Whatever goes wrong in a call, "reset" or "step", as an `EnvironmentFault`."""
+        """Turns every failure of a call, "reset" or "step", into an `EnvironmentFault`."""
         try:
             yield
         except EnvironmentFault:
@@ -272,10 +271,10 @@ class OtherVector(VectorSource):
 
 
 def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
-    """How a vector environment opens the next episode.
+    """The way in which a vector environment opens the next episode.
 
     Raises:
-        UserError: it does not say, or leaves it to the caller.
+        UserError: it is not declared, or is left to the caller.
     """
     declared = vector.metadata.get("autoreset_mode")
     try:
@@ -286,14 +285,14 @@ def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:
             f"gymnasium.vector.AutoresetMode, of which {WORKING}; it is {declared!r}"
         ) from error
     if mode is AutoresetMode.DISABLED:
-        raise UserError(f"{name}: its autoreset mode is DISABLED, of which none: {WORKING}")
+        raise UserError(f"{name}: its autoreset mode is DISABLED; {WORKING}")
     return mode
 
 
 def require_none(
     name: str, field: str, expected: str, wrong: Array, values: Array, lengths: Array
 ) -> None:
-    """Raises `EnvironmentFault` for the first environment with a wrong one of its values [B, ...].
+    """Raises `EnvironmentFault` for the first environment with a wrong value among [B, ...].
 
     `lengths` [B] are the steps of the running episodes; `expected` may be empty.
     """
@@ -317,20 +316,20 @@ def final_observations(
 ) -> Arrays:
     """The final observations of the environments in a mask [B], adapted; other rows are 0.
 
-    `info["final_obs"]` (before Gymnasium 1.1, `"final_observation"`) is, by who made the vector
-    environment: an array of objects, one observation an environment and None elsewhere
-    (Gymnasium's own); one batch, in a Dict space a dict of batches (compiled ones); or `info` is a
-    list of dicts (`DictInfoToList`).
+    `info["final_obs"]` (before Gymnasium 1.1, `"final_observation"`) depends on the vector
+    environment: an array of objects, with one observation or None for each environment
+    (Gymnasium's own); one batch, or a dict of batches for a Dict space (compiled ones); or `info`
+    is a list of dicts (`DictInfoToList`).
 
     Raises:
-        UserError: there is none for an environment that was truncated.
+        UserError: it is missing for an environment that was truncated.
     """
     out = adapter.named([np.zeros_like(array) for array in adapter.arrays(like)])
     for i in np.flatnonzero(rows):
         observation = _final_of(info, int(i))
         if observation is None:
             raise UserError(
-                f"{name}: environment {i} was truncated and reset in the same step, and info has "
+                f"{name}: environment {i} was truncated and reset in the same step, but info has "
                 'no "final_obs" of it, whose value completes the return'
             )
         seen = adapter.arrays(adapter(observation))
@@ -340,7 +339,7 @@ def final_observations(
 
 
 def _final_infos(info: Any) -> Any:
-    """The last `info` of episodes that ended, where this step has opened the next ones."""
+    """The last `info` of episodes that ended, if this step has opened the next ones."""
     if isinstance(info, Mapping):
         return info.get("final_info", {})
     return [row.get("final_info", {}) for row in info]
@@ -374,7 +373,7 @@ def _row(batch: Any, i: int) -> Any:
 
 
 class OnlyEnvironment(gymnasium.Env):
-    """The one environment of a vector environment, as a single one; reset it at every end."""
+    """The only environment of a vector environment, as a single one; reset it at every end."""
 
     def __init__(self, vector: VectorEnv):
         self.vector = vector

@@ -1,4 +1,4 @@
-"""The wrappers that work on all environments at once, on arrays [B, ...]; some learn."""
+"""Wrappers that work on all environments at once, on arrays [B, ...]; some have statistics."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,15 +24,15 @@ from clew.errors import UserError
 
 @dataclass
 class RunningMoments:
-    """Mean and variance of all rows seen, in float64, by merging batches.
+    """Mean and variance of all rows so far, in float64, by merging batches.
 
-    With n, m, S the count, mean and sum of squared deviations of what was seen and n', m', S' of
-    a batch, d = m' - m:
+    With n, m, S the count, mean and sum of squared deviations so far and n', m', S' those of a
+    batch, d = m' - m:
 
         m <- m + d n' / (n + n')        S <- S + S' + d^2 n n' / (n + n')        n <- n + n'
 
-    Source: Chan, Golub and LeVeque (1983), equations 2.1. Gymnasium's `RunningMeanStd` begins
-    with a made-up mean of 0 and variance of 1 that weigh 1e-4 rows; this is exact.
+    Source: Chan, Golub and LeVeque (1983), equations 2.1. Gymnasium's `RunningMeanStd` starts with
+    an artificial mean of 0 and variance of 1 with the weight of 1e-4 rows; this is exact.
     """
 
     mean: Array
@@ -41,11 +41,11 @@ class RunningMoments:
 
     @staticmethod
     def of(shape: tuple[int, ...]) -> "RunningMoments":
-        """Moments of no rows of a shape."""
+        """Moments before any rows of this shape."""
         return RunningMoments(np.zeros(shape), np.zeros(shape))
 
     def update(self, rows: Array) -> None:
-        """Takes rows [n, ...] in."""
+        """Adds rows [n, ...]."""
         n = len(rows)
         if n == 0:
             return
@@ -59,7 +59,7 @@ class RunningMoments:
         self.count = total
 
     def variance(self) -> Array:
-        """Sum of squared deviations over the count; 1 before anything was seen."""
+        """Sum of squared deviations over the count; 1 before any rows."""
         return self.m2 / self.count if self.count else np.ones_like(self.m2)
 
 
@@ -68,14 +68,14 @@ EPSILON = 1e-8
 
 @dataclass
 class VectorWrappers:
-    """The vector-wise wrappers of a `WrapperConfig`, with what they have learned.
+    """The vector-wise wrappers of a `WrapperConfig`, with their statistics.
 
     Args:
         config: which wrappers.
-        seen: the environments' observation space, as `adapt_observation` has it.
-        actions: their action space, as `adapt_action` has it.
+        seen: the environments' observation space, from `adapt_observation`.
+        actions: their action space, from `adapt_action`.
         num_envs: B.
-        frozen: learn no statistics, as in evaluation.
+        frozen: whether the statistics are fixed, as in evaluation.
     """
 
     config: WrapperConfig
@@ -85,7 +85,7 @@ class VectorWrappers:
     frozen: bool = False
     moments: dict[str, RunningMoments] = field(default_factory=dict)
     count: float = 0.0
-    """Rewards that `mean_square` is over."""
+    """Number of rewards in `mean_square`."""
     mean_square: float = 0.0
     """Mean square of the discounted return."""
 
@@ -97,7 +97,7 @@ class VectorWrappers:
             self.moments = {name: RunningMoments.of(box.shape) for name, box in boxes.items()}
 
     def learn(self, observations: Arrays, rows: Array | None = None) -> None:
-        """Takes observations into the running moments: all rows, or those of a mask [B]."""
+        """Adds observations to the running moments: all rows, or those of a mask [B]."""
         if self.frozen or not self.moments:
             return
         for name, array in _named(self._keep(observations)).items():
@@ -105,7 +105,7 @@ class VectorWrappers:
                 self.moments[name].update(array if rows is None else array[rows])
 
     def noisy(self, observations: Arrays, rng: np.random.Generator) -> Arrays:
-        """Observations as the environments give them, under noise."""
+        """The environments' observations with noise."""
         if not self.config.noise:
             return observations
         named = dict(_named(observations))
@@ -128,12 +128,12 @@ class VectorWrappers:
         ended: Array | None = None,
         blank: Array | None = None,
     ) -> Arrays:
-        """What the agent sees.
+        """The agent's observations.
 
         Args:
             observations: [B, ...], adapted.
-            actions: the agent's, that led here; None at the very first.
-            rewards: [B], as `reward` gave them.
+            actions: the agent's previous actions; None before the first ones.
+            rewards: [B], from `reward`.
             starts: [B], which observations open an episode.
             ended: [B], which actions ended an episode of a trial; None for none of them.
             blank: [B], which observations are blank; None for none of them.
@@ -161,9 +161,9 @@ class VectorWrappers:
         """Rewards [B] float32 that the agent learns from.
 
         Args:
-            rewards: the environments' own.
+            rewards: the environments' own rewards.
             counted: which of them followed an action within an episode.
-            ended: which episodes they ended.
+            ended: which environments ended an episode.
         """
         config = self.config
         if config.normalise_rewards:
@@ -175,11 +175,11 @@ class VectorWrappers:
         return rewards.astype(np.float32, copy=False)
 
     def begin(self) -> None:
-        """All episodes begin anew; what was learned stays."""
+        """Restarts all episodes; statistics stay."""
         self.returns[:] = 0.0
 
     def state(self) -> dict[str, Any]:
-        """What was learned, as a tree of float64 arrays; empty if nothing learns."""
+        """The statistics, as a tree of float64 arrays; empty if there are none."""
         state: dict[str, Any] = {}
         if self.moments:
             state["observation"] = {
@@ -194,16 +194,16 @@ class VectorWrappers:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Puts back what `state` gave.
+        """Restores the statistics that `state` returned.
 
         Raises:
-            UserError: it is of other wrappers or other observations.
+            UserError: they are from other wrappers or other observations.
         """
         found, expected = (jax.tree.map(np.shape, tree) for tree in (state, self.state()))
         if found != expected:
             raise UserError(
-                f"the wrappers' state has {found}, expected {expected}: it was kept with other "
-                "wrappers or of another environment"
+                f"the wrappers' state has {found}, expected {expected}: it comes from other "
+                "wrappers or from another environment"
             )
         for name, part in state.get("observation", {}).items():
             mean, m2 = (np.array(part[key], np.float64) for key in ("mean", "m2"))

@@ -1,1 +1,1 @@
-"""Training whose actors act while the learner learns."""
+"""Asynchronous training: actors act while the learner learns."""

@@ -1,4 +1,4 @@
-"""What an actor does, in whatever process: opens its environments, and acts for rollouts."""
+"""An actor, in any process: it opens its environments and gathers rollouts."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,35 +24,35 @@ from clew.run.machine import use_threads
 
 
 class ActorParams(NamedTuple):
-    """What the learner sends to all actors after an update; NumPy arrays."""
+    """What the learner sends to all actors after an update, as NumPy arrays."""
 
     params: PyTree[np.ndarray]
     """The arrays of the agent."""
     statistics: dict[str, Any]
-    """Of the wrappers, over what all actors have seen."""
+    """The wrappers' statistics over the observations of all actors."""
     key: np.ndarray
-    """Data of a random key, from which an actor derives its own."""
+    """Data of the random key from which an actor derives its own."""
 
 
 class Gathered(NamedTuple):
-    """What an actor gathered in a rollout."""
+    """A rollout that an actor gathered."""
 
     acted: HostRollout
     begin: dict[str, Any]
     """The wrappers' statistics before the rollout."""
     end: dict[str, Any]
-    """And after it."""
+    """The wrappers' statistics after it."""
 
 
 class ActorSpec(NamedTuple):
-    """What an actor must know of the run; it can be pickled."""
+    """What an actor needs to know about the run; it can be pickled."""
 
     config: TrainConfig
     task: HostedTask
     number: int
-    """Which actor."""
+    """The actor's number."""
     num_envs: int
-    """Its environments."""
+    """How many environments it has."""
 
 
 class Actor:
@@ -60,7 +60,7 @@ class Actor:
 
     def __init__(self, spec: ActorSpec, heartbeat: Heartbeat):
         self._spec, self._heartbeat = spec, heartbeat
-        # The devices are the learner's.
+        # The devices belong to the learner.
         config = replace(spec.config, devices=1)
         parts = parts_of(config, spec.task, config.learner)
         self._static, self._length = parts.static, parts.learner.config.rollout_length
@@ -79,11 +79,11 @@ class Actor:
         Args:
             version: of the parameters.
             latest: the parameters.
-            opening: how often environments of the run have been opened again, for their seed.
+            opening: how often environments of the run have been reopened; it goes into their seed.
 
         Raises:
-            EnvironmentFault: an environment failed. The environments are closed, and what was
-                gathered is lost.
+            EnvironmentFault: an environment failed. The environments are closed, and the rollout
+                so far is lost.
         """
         try:
             if self._stream is None:
@@ -101,7 +101,7 @@ class Actor:
 
     def _open(self, version: int, latest: ActorParams, opening: int) -> None:
         spec = self._spec
-        # The first actor's environments are those of the synchronous runner.
+        # The first actor has the same environments as the synchronous runner.
         own = [spec.number] if spec.number else []
         seed = environment_seed(spec.config.seed, version, opening, *own)
         with self._heartbeat.at_environments():
@@ -118,10 +118,10 @@ class Actor:
         assert stream is not None
         if version != self._version:
             self._params = jax.tree.map(jnp.asarray, latest.params)
-            # What the memory cached was computed with older parameters.
+            # The memory's cache was computed with older parameters.
             self._memory = self._refresh(self._params, self._memory)
             self._version, self._made = version, 0
-        if not self._fresh:  # statistics that were just restored already count first observations
+        if not self._fresh:  # statistics that were just restored include first observations
             stream.restore(latest.statistics)
         begin = latest.statistics
         key = actors_key(latest.key, self._spec.number, self._made)
@@ -135,7 +135,7 @@ class Actor:
 
 
 class _Watched:
-    """A stream whose steps are heartbeats."""
+    """A stream that sends a heartbeat at every step."""
 
     def __init__(self, stream: GymnasiumStream, heartbeat: Heartbeat):
         self._stream, self._heartbeat = stream, heartbeat
@@ -150,7 +150,7 @@ class _Watched:
 
 
 def actors_key(data: np.ndarray, number: int, made: int) -> Array:
-    """The key of a rollout: that of the update for the first of the first actor, else its own."""
+    """The key of a rollout: the update's key for the first actor's first rollout, else its own."""
     key = jax.random.wrap_key_data(jnp.asarray(data))
     if number == made == 0:
         return key
@@ -169,6 +169,6 @@ def _refresh(static: Agent, num_envs: int, params: PyTree[Array], memory: State)
 
 
 def use_one_thread() -> None:
-    """Makes JAX compute on one thread of the processor, so that actors do not crowd each other."""
+    """Makes JAX compute on one CPU thread, so that actors do not compete for cores."""
     jax.config.update("jax_platforms", "cpu")
     use_threads(1)

@@ -1,4 +1,4 @@
-"""The heartbeat of an actor, and what detects that it hangs."""
+"""The heartbeat of an actor, and the detector of hanging actors."""
 
 import contextlib
 import time
@@ -10,11 +10,11 @@ STARTING, ACTING, AT_ENVIRONMENTS, WAITING = range(4)
 NOBODY = -1
 HEARTBEAT_BYTES = 40
 NETWORK_SECONDS = 300.0
-"""How long an actor may take, besides its environments, until its first rollout: it compiles."""
+"""How long an actor may take until its first rollout, besides its environments: it compiles."""
 
 
 class Heartbeat:
-    """What an actor is doing, a counter of its beats, and whether it has to stop.
+    """An actor's activity, a counter of its beats, and whether it has to stop.
 
     Args:
         memory: HEARTBEAT_BYTES bytes, uint8; the learner writes the last 8, the actor the others.
@@ -25,7 +25,7 @@ class Heartbeat:
         self._at = np.frombuffer(memory, np.int64, 1, 8)
         self._rollouts = np.frombuffer(memory, np.int64, 1, 16)
         self.progress = np.frombuffer(memory, np.int32, 1, 24)
-        """Index of the environment that is stepping, NOBODY for none."""
+        """Index of the environment that is stepping, or NOBODY."""
         self._stop = np.frombuffer(memory, np.int64, 1, 32)
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ class Heartbeat:
         self._beat(ACTING)
 
     def seen(self) -> tuple[int, int, int]:
-        """Beats, what the actor is doing, and complete rollouts."""
+        """Number of beats, the actor's activity, and number of complete rollouts."""
         return int(self._beats[0]), int(self._at[0]), int(self._rollouts[0])
 
     def _beat(self, at: int) -> None:
@@ -69,12 +69,12 @@ class Heartbeat:
 
 
 class HangDetector:
-    """Finds out whether an actor hangs: no beat for longer than it may take.
+    """Detects that an actor hangs, by a heartbeat that stays away for too long.
 
     Args:
         heartbeat: the actor's.
-        timeout: seconds that a step, or a reset, of its environments may take, and after its
-            first rollout anything else.
+        timeout: seconds that a step or a reset of its environments may take; after its first
+            rollout also the limit for everything else.
     """
 
     def __init__(self, heartbeat: Heartbeat, timeout: float):
@@ -83,13 +83,13 @@ class HangDetector:
         self._answered: tuple[int, int, int] | None = None
 
     def answering(self) -> None:
-        """The learner is about to send a message: an actor that waits will have to continue."""
+        """The learner is about to send a message, after which a waiting actor has to continue."""
         self._answered = self._heartbeat.seen()
         if self._answered[1] == WAITING:
             self._last, self._since = self._answered, time.monotonic()
 
     def hung(self) -> str:
-        """What hangs, as the end of a sentence; empty if nothing does."""
+        """What hangs, as the end of a sentence; empty if nothing hangs."""
         seen = self._heartbeat.seen()
         if seen != self._last:
             self._last, self._since = seen, time.monotonic()

@@ -1,4 +1,4 @@
-"""Pools of actors, wherever they run, behind one interface."""
+"""Pools of actors behind one interface, independent of where they run."""
 
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -15,59 +15,60 @@ Owner = TypeVar("Owner")
 
 
 class ActorRollout(NamedTuple):
-    """What an actor gathered, and how."""
+    """A rollout from an actor, and how it was gathered."""
 
     version: int
-    """Of the parameters that chose the actions."""
+    """Version of the parameters that chose the actions."""
     actor: int
     gathered: Gathered
     seconds: float
     """From the end of the actor's previous rollout to that of this one."""
     waited: float
-    """Of these, those in which the actor waited for the learner."""
+    """Seconds of these in which the actor waited for the learner."""
 
 
 class ActorPool(Protocol):
-    """Actors that gather rollouts with the newest parameters they know of.
+    """Actors that gather rollouts with the newest parameters that they have received.
 
     The pool survives faults of actors and of their environments, within the run's budget; it never
-    returns a half-gathered rollout.
+    returns an incomplete rollout.
     """
 
     dropped: int
-    """Rollouts so far that were too old to be learned from."""
+    """Number of rollouts so far that were too old to learn from."""
 
     def publish(self, version: int, latest: ActorParams) -> None:
-        """Hands new parameters to all actors; the first call starts them.
+        """Gives new parameters to all actors; the first call starts them.
 
-        The rollouts of the last `take` count as learned from.
+        The rollouts of the last `take` are then regarded as learned from.
         """
         ...
 
     def take(self, count: int) -> list[ActorRollout]:
-        """Waits for `count` rollouts, and returns those that came first, by actor.
+        """Waits for `count` rollouts, and returns the first ones, sorted by actor.
 
         Their arrays may be overwritten after the next `publish`.
 
         Raises:
-            EnvironmentFault: one that the run does not survive.
-            UserError: an actor was asked for something impossible.
+            EnvironmentFault: a fault that the run does not survive.
+            UserError: the settings are impossible for an actor.
         """
         ...
 
     def close(self) -> None:
-        """Ends all actors within a few seconds, whatever they are doing."""
+        """Ends all actors within a few seconds, even if they are busy."""
         ...
 
 
 class Ready(Generic[Owner]):
-    """Rollouts that the learner has not taken yet, in the order in which they came.
+    """Rollouts that the learner has not taken yet, in the order of arrival.
 
     Args:
         max_lag: greatest number of updates between acting and learning.
         consecutive: take one rollout of every actor, so that each continues the actor's last one.
-            None is then too old, as without it the next one would continue another: only an actor
-            that was started anew, behind the rollouts of the one before it, may lag by more.
+            Then none is dropped for its age, since the next rollout has to continue it. The lag
+            can exceed the limit only for an actor that was restarted and comes after the rollouts
+            of its predecessor.
     """
 
     def __init__(self, max_lag: int, consecutive: bool = False):
@@ -75,11 +76,11 @@ class Ready(Generic[Owner]):
         self._pairs: list[tuple[Owner, ActorRollout]] = []
 
     def enough(self, count: int) -> bool:
-        """Whether there are so many to take."""
+        """Whether `count` rollouts can be taken."""
         return len(self._next(count)) == count
 
     def add(self, owner: Owner, rollout: ActorRollout) -> None:
-        """One more, and whose it is."""
+        """Adds a rollout of an owner."""
         self._pairs.append((owner, rollout))
 
     def drop(self, version: int) -> list[Owner]:
@@ -92,7 +93,7 @@ class Ready(Generic[Owner]):
         return late
 
     def take(self, count: int) -> tuple[list[Owner], list[ActorRollout]]:
-        """The first ones: whose they are, and they themselves by actor."""
+        """The owners of the first rollouts, and these rollouts sorted by actor."""
         places = self._next(count)
         taken = [self._pairs[place] for place in places]
         self._pairs = [pair for place, pair in enumerate(self._pairs) if place not in places]
@@ -100,7 +101,7 @@ class Ready(Generic[Owner]):
         return [owner for owner, _ in taken], rollouts
 
     def _next(self, count: int) -> list[int]:
-        """The places of the first ones, or of the first one of each actor."""
+        """The places of the first rollouts, or of the first one of each actor."""
         if not self._consecutive:
             return list(range(min(count, len(self._pairs))))
         actors = [rollout.actor for _, rollout in self._pairs]
@@ -108,7 +109,7 @@ class Ready(Generic[Owner]):
 
 
 class SerialPool(ActorPool):
-    """One actor, in this process, which acts when it is asked to.
+    """One actor in this process, which acts on request.
 
     Args:
         spec: all environments of the run.

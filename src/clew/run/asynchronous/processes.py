@@ -1,4 +1,4 @@
-"""Actors in processes of this machine: the pool of the learner, and what runs in each of them."""
+"""Actors in processes of this machine: the learner's pool, and the code of each process."""
 
 import contextlib
 import multiprocessing
@@ -35,7 +35,7 @@ from clew.run.hosted import FaultBudget
 from clew.run.programs import keep_programs
 
 LOOK_SECONDS = 0.2
-"""Time between two checks of whether an actor hangs, while the learner waits for rollouts."""
+"""Time between two checks for hanging actors, while the learner waits for rollouts."""
 PRELOADED = ["clew.bridges.gymnasium.group", "clew.run.asynchronous.processes"]
 Link = Any
 """A `multiprocessing.connection.Connection`, of one type on Unix and another on Windows."""
@@ -50,7 +50,7 @@ class RolloutReady(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The learner's message: a rollout of the actor is learned from, or dropped."""
+    """The learner's message: a rollout of the actor was learned from or dropped."""
 
 
 class Reopen(NamedTuple):
@@ -60,7 +60,7 @@ class Reopen(NamedTuple):
 
 
 class ActorStart(NamedTuple):
-    """Everything that an actor begins with."""
+    """Everything that an actor starts with."""
 
     spec: ActorSpec
     link: Link
@@ -69,7 +69,7 @@ class ActorStart(NamedTuple):
     heartbeat: Any
     """Shared bytes of `Heartbeat`."""
     slots: list[Any]
-    """Shared bytes of a rollout each."""
+    """Shared bytes, each for one rollout."""
     params: PyTree
     """Shapes of `ActorParams`."""
     gathered: PyTree
@@ -80,7 +80,7 @@ class ActorStart(NamedTuple):
 
 
 def work(start: ActorStart) -> None:
-    """Acts until the learner hangs up; errors are sent to it, and not printed."""
+    """Acts until the learner hangs up; errors are sent to the learner, not printed."""
     leave_stopping_to_parent()
     end_with_parent()
     try:
@@ -109,7 +109,7 @@ class _Worker:
         self._actor = Actor(start.spec, self._heartbeat)
 
     def serve(self) -> None:
-        """Gathers rollouts for ever."""
+        """Gathers rollouts forever."""
         try:
             while True:
                 began = time.monotonic()
@@ -136,7 +136,7 @@ class _Worker:
         self._link.send(RolloutReady(version, time.monotonic() - began, waited))
 
     def _wait(self) -> None:
-        """Until this actor is not too far ahead of the learner."""
+        """Waits while this actor is too far ahead of the learner."""
         while self._unlearned > self._ahead or self._link.poll():
             self._listen()
 
@@ -158,8 +158,8 @@ def _hang_up(link: Link, error: UserError | str) -> None:
 class _Running:
     """One actor process, from its start to its end.
 
-    Each has its own pipe, slots and heartbeat, and no lock is shared, so an actor that is killed at
-    any moment leaves nothing that another would wait for.
+    Each has its own pipe, slots and heartbeat, and no lock is shared, so nothing waits for an actor
+    that was killed, at any moment.
     """
 
     def __init__(self, context: Any, start: ActorStart):
@@ -177,19 +177,19 @@ class _Running:
         finally:
             theirs.close()
         timeout = start.spec.config.host.timeout
-        # Environments with processes of their own are waited for, and ended, by the actor itself.
+        # Environments with their own processes: the actor itself waits for them and ends them.
         patience = timeout + CLOSE_SECONDS if task.environment.vector else timeout
         self.detector = HangDetector(self.heartbeat, patience)
 
     def rollout(self, ready: RolloutReady) -> ActorRollout:
-        """The rollout of a message; its arrays are views that keep shared memory alive."""
+        """The rollout of a message; its arrays are views, which keep the shared memory alive."""
         gathered = self._slots[self._turn]
         self._turn = (self._turn + 1) % len(self._slots)
         return ActorRollout(ready.version, self.number, gathered, ready.seconds, ready.waited)
 
     def send(self, message: Ack | Reopen) -> None:
         """Sends a message, if the actor is alive."""
-        # Before sending, because the actor may answer, and rightly wait again, at once.
+        # Before sending, because the actor may answer at once and then rightly wait again.
         self.detector.answering()
         with contextlib.suppress(*LOST):
             self.link.send(message)
@@ -227,7 +227,7 @@ class ProcessPool(ActorPool):
         self._taken: list[_Running] = []
         self._version = -1
         self.dropped = 0
-        # If the pool is not closed, an ending process would wait for its children.
+        # Without this, a process would wait for its children at exit if the pool is not closed.
         self._closing = util.Finalize(self, _end, (self._running, CLOSE_SECONDS), exitpriority=10)
 
     def publish(self, version: int, latest: ActorParams) -> None:
@@ -285,7 +285,7 @@ class ProcessPool(ActorPool):
     def _attend(self, place: int) -> None:
         """Reads an actor's messages, and checks whether it is alive."""
         running = self._running[place]
-        alive = running.process.is_alive()  # before reading: no message comes after it
+        alive = running.process.is_alive()  # before reading, since no message follows its end
         failure = ""
         for message in running.heard():
             if isinstance(message, RolloutReady):
@@ -312,7 +312,7 @@ class ProcessPool(ActorPool):
         name = self._config.env
         if not started:
             failure += (
-                " while it started; a script that starts processes keeps its work under "
+                " while it started; a script that starts processes must put its work under "
                 "`if __name__ == '__main__':`"
             )
         fault = EnvironmentFault(
@@ -326,7 +326,7 @@ class ProcessPool(ActorPool):
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[None]:
-        """Says what the system refuses to an actor: memory, processes, descriptors."""
+        """Reports what the system denied an actor: memory, processes or file descriptors."""
         try:
             yield
         except OSError as error:
@@ -334,7 +334,7 @@ class ProcessPool(ActorPool):
 
 
 def _end(running: list[_Running], patience: float) -> None:
-    """Ends actors: asks them to, and kills them after `patience` seconds."""
+    """Asks actors to end, and kills them after `patience` seconds."""
     deadline = time.monotonic() + patience
     for one in running:
         one.heartbeat.stop()

@@ -1,4 +1,4 @@
-"""The training loop whose actors act while the learner learns."""
+"""The asynchronous training loop, in which actors act while the learner learns."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ from clew.run.updates import RunState
 class AsyncProgram(Program):
     """A run's asynchronous loop, as a `Program`.
 
-    An update learns from as many rollouts as there are actors, those that came first. Its losses,
-    trajectory and state are those of the synchronous runner, and each may resume the other's
-    checkpoints. What happens inside the environments is not in a checkpoint: a resumed run begins
-    new episodes.
+    An update learns from the first rollouts to arrive, as many as there are actors. Its losses,
+    trajectory and state have the same form as in the synchronous runner, and each may resume the
+    other's checkpoints. A checkpoint does not contain the environments: a resumed run begins new
+    episodes.
 
     Args:
         parts: of the run.
@@ -61,13 +61,13 @@ class AsyncProgram(Program):
         self._pool = None
 
     def measured(self) -> dict[str, float]:
-        """What happened between actors and learner since the last call, for a row of metrics.
+        """Measures of actors and learner since the last call, for a row of metrics.
 
         Returns:
-            "lag" and "lag_max", mean and greatest number of updates between the parameters that a
-            rollout was gathered with and those that learned from it; "actor_wait" and
-            "learner_wait", the fractions of their time in which actors and learner waited for each
-            other; "dropped", rollouts that were too old.
+            "lag" and "lag_max", mean and greatest number of updates between the parameters that
+            gathered a rollout and those that learned from it; "actor_wait" and "learner_wait", the
+            fractions of time that actors and learner waited for each other; "dropped", the number
+            of rollouts that were too old.
         """
         return self._measures.take(self._pool.dropped if self._pool else 0)
 
@@ -119,7 +119,7 @@ class AsyncProgram(Program):
 
 
 def together(gathered: Sequence[Gathered]) -> HostRollout:
-    """Rollouts of several actors as one of all their environments, in memory of its own."""
+    """Joins rollouts of several actors into one of all their environments, in new memory."""
 
     def joined(axis: int) -> Callable[..., np.ndarray]:
         return lambda *leaves: np.concatenate(leaves, axis)
@@ -135,28 +135,28 @@ def together(gathered: Sequence[Gathered]) -> HostRollout:
 
 
 def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
-    """`base` with what an actor has seen between `begin` and `end`.
+    """`base` with the statistics that an actor added between `begin` and `end`.
 
-    One set of the wrappers' running statistics comes out of those of several actors.
+    This merges the wrappers' running statistics of several actors into one set.
 
-    Numbers n, sums n mean and sums of squares m2 + n mean^2 add up, so with differences d over the
+    Counts n, sums n mean and sums of squares m2 + n mean^2 add up, so with differences d over the
     actor's rollout
 
         n'    = n + dn
         mean' = (n mean + d(n mean)) / n'
         m2'   = m2 + n mean^2 + d(m2 + n mean^2) - n' mean'^2
 
-    and the mean square of returns like a mean.
+    and the mean square of returns is merged like a mean.
 
     Args:
         base: the learner's statistics, a tree as `GymnasiumStream.state` gives it, in float64.
-        begin: the actor's before its rollout, alike.
-        end: the actor's after it, alike.
+        begin: the actor's statistics before its rollout, likewise.
+        end: the actor's statistics after it, likewise.
     """
     if "count" not in end:
         return {name: merged(base[name], begin[name], end[name]) for name in end}
     if all(np.array_equal(base[name], begin[name]) for name in end):
-        return end  # exactly, and not up to rounding, where no other actor has seen anything
+        return end  # exact, without rounding, if no other actor has added anything
     count = np.asarray(base["count"] + (end["count"] - begin["count"]), np.float64)
     n = np.maximum(count, 1.0)
 
@@ -175,7 +175,7 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
 
 
 class _Measures:
-    """What happened between actors and learner since `take` was last called."""
+    """Measures of actors and learner since the last call of `take`."""
 
     def __init__(self) -> None:
         self._dropped = 0
@@ -197,7 +197,7 @@ class _Measures:
         self._learner_waited += waited
 
     def take(self, dropped: int) -> dict[str, Any]:
-        """The measures, see `AsyncProgram.measured`; they start again."""
+        """Returns the measures, see `AsyncProgram.measured`, and resets them."""
         measured = {
             "lag": round(float(np.mean(self._lags or [0])), 3),
             "lag_max": max(self._lags or [0]),

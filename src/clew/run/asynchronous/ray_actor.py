@@ -1,4 +1,4 @@
-"""What runs in a process of a Ray cluster: an actor, which imports nothing heavy before it acts."""
+"""An actor in a process of a Ray cluster; it imports nothing heavy before it acts."""
 
 import os
 import pickle
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from clew.run.asynchronous.actor import Actor, ActorParams, Gathered
 
 ASIDE = "aside"
-"""Threads of an actor that answer while another one acts."""
+"""The group of an actor's threads that answer while another thread acts."""
 aside = import_ray().method(concurrency_group=ASIDE)
-"""Marks a method as theirs."""
+"""Decorator for methods that run on these threads."""
 PACKAGES = ("clew", "jax", "jaxlib", "equinox", "numpy", "gymnasium")
-"""What learner and actors must have in the same version."""
+"""Packages that learner and actors must have in the same version."""
 
 
 def installed() -> dict[str, str]:
-    """Versions of those packages in this process; empty for what is not there."""
+    """Versions of those packages in this process; empty for a missing one."""
     versions: dict[str, str] = {}
     for name in PACKAGES:
         try:
@@ -39,7 +39,7 @@ def installed() -> dict[str, str]:
 
 
 class Made(NamedTuple):
-    """A rollout, as it goes to the learner."""
+    """A rollout in the form that is sent to the learner."""
 
     version: int
     gathered: "Gathered"
@@ -53,7 +53,7 @@ class RayActor:
     `rollout` and `close` always run on the same thread.
 
     Args:
-        spec: a pickled `ActorSpec`; it is opened only after the versions were compared.
+        spec: a pickled `ActorSpec`; it is unpickled only after the versions were compared.
         patience: seconds without a heartbeat after which it counts as hung.
     """
 
@@ -71,7 +71,7 @@ class RayActor:
 
     @aside
     def where(self) -> tuple[str, str, dict[str, str]]:
-        """The node's identity, this process in words, and the versions that it has."""
+        """The node's id, a description of this process, and its package versions."""
         ray = import_ray()
         node = ray.get_runtime_context().get_node_id()
         address = ray.util.get_node_ip_address()
@@ -80,7 +80,7 @@ class RayActor:
 
     @aside
     def look(self) -> str:
-        """What hangs, as the end of a sentence; empty if nothing does."""
+        """What hangs, as the end of a sentence; empty if nothing hangs."""
         return self._detector.hung()
 
     @aside
@@ -92,7 +92,7 @@ class RayActor:
 
     @aside
     def stop(self) -> None:
-        """Ends the rollout in progress, and every later one before it begins."""
+        """Ends the rollout in progress; later ones do not begin."""
         self._heartbeat.stop()
 
     def close(self) -> None:
@@ -106,13 +106,13 @@ class RayActor:
         """Gathers a rollout with the newest parameters that this actor has received.
 
         Args:
-            version: of the newest parameters when the rollout was asked for.
+            version: of the newest parameters when the rollout was requested.
             latest: those parameters.
-            opening: as `Actor.rollout` has it.
+            opening: as for `Actor.rollout`.
 
         Returns:
-            The rollout; or what went wrong, an error of words or a traceback; or None if it was
-            asked for before a fault that the learner has not answered yet, or after the end.
+            The rollout; or the failure, as an error or a traceback; or None if the rollout was
+            requested before a fault that the learner has not answered yet, or after the end.
         """
         self.receive(version, latest)
         if opening < self._opening:
@@ -134,7 +134,7 @@ class RayActor:
         return Made(version, gathered, self._ended - before, began - before)
 
     def _gather(self, opening: int) -> tuple[int, "Gathered"]:
-        import jax  # start: a node without it still answers with its versions
+        import jax  # start: so that a node without it can still report its versions
 
         actor = self._actor = self._actor or self._begin()
         with self._lock:

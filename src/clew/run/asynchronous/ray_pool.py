@@ -1,4 +1,4 @@
-"""Actors on a Ray cluster: the pool of the learner, and each actor as the learner sees it."""
+"""Actors on a Ray cluster: the learner's pool, and the learner's view of each actor."""
 
 import contextlib
 import pickle
@@ -20,13 +20,13 @@ from clew.run.cluster import import_ray
 from clew.run.hosted import FaultBudget
 
 ROOM_SECONDS = 10.0
-"""How long an actor waits for room before it is logged."""
+"""How long an actor waits for a free CPU before that is logged."""
 LOST_NODE = re.compile(r"node has died. Node Id: (\w+)")
 ANSWER_SECONDS = 30.0
-"""Least time that an actor has to answer, whatever its environments have: its node is shared,
+"""Least time that an actor has to answer, even if its environments have less: its node is shared,
 and Ray gives its processes a low priority."""
 LOOK_FRACTION, LOOK_LEAST = 0.1, 0.2
-"""Time between two looks at an actor: this fraction of its patience, but at least this many
+"""Time between two checks of an actor: this fraction of its patience, but at least this many
 seconds."""
 
 
@@ -35,21 +35,21 @@ class Gone(NamedTuple):
 
     why: str
     node: str = ""
-    """The node that was lost with it; "" if none was."""
+    """The node that was lost with it, or ""."""
     fatal: bool = False
-    """Whether another one would fail as well."""
+    """Whether a replacement would fail as well."""
 
 
 class RunningActor:
     """An actor process of the cluster, from its start to its end.
 
-    Ray retries neither tasks nor actors: the pool decides what becomes of them.
+    Ray retries neither tasks nor actors: that is left to the pool.
     """
 
     def __init__(self, ray: Any, spec: ActorSpec):
         self._ray, self.number = ray, spec.number
         host = spec.config.host
-        # Environments with processes of their own are waited for, and ended, by the actor itself.
+        # Environments with their own processes: the actor itself waits for them and ends them.
         self._patience = host.timeout + CLOSE_SECONDS * spec.task.environment.vector
         options = {
             "num_cpus": 1,
@@ -66,12 +66,12 @@ class RunningActor:
         self._unreachable: float | None = None
         self._tasks: deque[Any] = deque()
         self.held = 0
-        """Rollouts that have come and are not yet learned from."""
+        """Number of rollouts that have arrived and were not learned from yet."""
         self.node, self.words = "", f"actor {self.number}"
 
     @property
     def started(self) -> bool:
-        """Whether it has a process, which answered."""
+        """Whether its process has answered."""
         return bool(self.node)
 
     def waits_for(self) -> list[Any]:
@@ -86,20 +86,20 @@ class RunningActor:
             self._handle.receive.remote(version, latest)
 
     def fill(self, ahead: int, version: int, latest: Any, opening: int) -> None:
-        """Asks for as many rollouts as it may be ahead of the learner."""
+        """Requests as many rollouts as the actor may be ahead of the learner."""
         able = self.started and self._unreachable is None
         while able and len(self._tasks) + self.held <= ahead:
             self._tasks.append(self._handle.rollout.remote(version, latest, opening))
 
     def forget(self) -> None:
-        """Forgets the rollouts it was asked for, which will not come."""
+        """Forgets the requested rollouts, which will not arrive."""
         self._tasks.clear()
 
     def heard(self, reference: Any) -> Made | UserError | str | Gone | None:
         """The value of a reference that is ready.
 
         Returns:
-            A rollout or what went wrong, as `RayActor.rollout` has it, or that the actor is gone.
+            A rollout or a failure, as `RayActor.rollout` returns it, or that the actor is gone.
         """
         try:
             return self._read(reference, self._ray.get(reference))
@@ -113,15 +113,15 @@ class RunningActor:
         except self._ray.exceptions.RayError as error:
             if not self.started:
                 return Gone(f"was lost while it started: {_last_line(error)}")
-            # Its node may have vanished, which Ray notices only after a while: ask until it has.
+            # Its node may have vanished, which Ray notices only after a while: ask until it does.
             self._unreachable, self._look = self._unreachable or time.monotonic(), None
             self.forget()
-            # If it lives, its environments begin anew: what it would go on from was lost.
+            # If it is alive, its environments start anew, since the lost rollout is its past.
             self._handle.close.remote()
             return None
 
     def look(self) -> Gone | None:
-        """Asks now and then whether it is alive; says why it has to be replaced, if it must."""
+        """Asks now and then whether it is alive; returns why it has to be replaced, if it must."""
         now = time.monotonic()
         if not self.started:
             return None
@@ -135,14 +135,14 @@ class RunningActor:
         return None
 
     def stop(self) -> list[Any]:
-        """Asks it to end; references that are ready when it has closed its environments."""
+        """Asks it to end; returns references that are ready once its environments are closed."""
         if not self.started or self._unreachable:
             return []
         self._handle.stop.remote()
         return [self._handle.close.remote()]
 
     def kill(self) -> None:
-        """Ends its process, whatever it is doing."""
+        """Ends its process, even if it is busy."""
         self._unreachable = time.monotonic()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(self._handle)
@@ -179,15 +179,15 @@ class RunningActor:
 class RayPool(ActorPool):
     """Actors in processes of a Ray cluster, each with an equal share of the environments.
 
-    Every actor takes one CPU of the cluster, wherever one is free. Parameters are put into Ray's
-    object store once for each version, which takes them once to each node; rollouts come back
-    through it. An actor is asked for as many rollouts as it may be ahead of the learner, and sent
-    newer parameters in the meantime, so that it never waits for an answer between them.
+    Every actor takes one CPU of the cluster, on any node. Parameters are put into Ray's object
+    store once for each version, and sent once to each node; rollouts come back through it. As many
+    rollouts are requested from an actor as it may be ahead of the learner, and newer parameters are
+    sent in the meantime, so that it never waits for an answer between two rollouts.
 
     Args:
         specs: of the actors.
         log: called with a line for every fault that the run survived, and for actors that find no
-            room.
+            free CPU.
 
     Raises:
         UserError: if this process is not connected to a cluster.
@@ -233,7 +233,7 @@ class RayPool(ActorPool):
         return rollouts
 
     def close(self) -> None:
-        if self._ray.is_initialized():  # else the connection was lost, and calls wait for another
+        if self._ray.is_initialized():  # else the connection was lost, and calls would block
             ends = [end for running in self._running for end in running.stop()]
             if ends:
                 self._ray.wait(ends, num_returns=len(ends), timeout=CLOSE_SECONDS)
@@ -247,7 +247,7 @@ class RayPool(ActorPool):
         return self._running
 
     def _learned(self, owners: list[RunningActor]) -> None:
-        """Lets actors continue whose rollouts were learned from, or dropped."""
+        """Lets actors continue after their rollouts were learned from or dropped."""
         for running in owners:
             running.held -= 1
         for running in owners:
@@ -257,7 +257,7 @@ class RayPool(ActorPool):
         running.fill(self._ahead, *self._newest, self._budget.used)
 
     def _listen(self) -> None:
-        """Reads what actors have sent, for a moment, and checks whether they are alive."""
+        """Reads messages of actors for a moment, and checks whether the actors are alive."""
         owners = {ref: place for place, r in enumerate(self._running) for ref in r.waits_for()}
         references = list(owners)
         if not references:
@@ -273,7 +273,7 @@ class RayPool(ActorPool):
     def _attend(self, place: int, reference: Any) -> None:
         running = self._running[place]
         if reference not in running.waits_for():
-            return  # of an actor that has been replaced, or forgotten after a fault
+            return  # from an actor that was replaced, or forgotten after a fault
         started, said = running.started, running.heard(reference)
         if isinstance(said, Made):
             made = ActorRollout(said.version, running.number, *said[1:])
@@ -304,14 +304,14 @@ class RayPool(ActorPool):
             raise fault
         if gone.node not in self._lost_nodes:
             self._budget.spend(fault, "started anew", actor=None)
-        elif running.started:  # a node that is lost is one fault
+        elif running.started:  # a lost node counts as one fault
             self._log(f"{fault}; started anew")
         self._lost_nodes |= {gone.node} - {""}
         self._running[place] = RunningActor(self._ray, self._specs[place])
         self._logged.discard(place)
 
     def _look_for_room(self, count: int) -> None:
-        """Logs actors that wait for a node, and raises if the run waits for them too long."""
+        """Logs actors that wait for a node, and raises if the run has waited too long for them."""
         now = time.monotonic()
         waiting = [running for running in self._running if not running.started]
         at_work = len(self._running) - len(waiting)
@@ -322,7 +322,7 @@ class RayPool(ActorPool):
         numbers = [running.number for running in waiting]
         if {r.number for r in waiting if now - r.since > ROOM_SECONDS} - self._logged:
             self._logged |= set(numbers)
-            waits = "the run waits" if self._short else f"the run goes on with {at_work}"
+            waits = "the run waits" if self._short else f"the run continues with {at_work}"
             self._log(f"{self._no_room(numbers)}; {waits}")
         if self._short and now - self._short > self._config.asynchronous.ray_timeout:
             self._give_up(numbers)

@@ -11,35 +11,36 @@ if TYPE_CHECKING:
     from clew.run.config import TrainConfig
 
 PLACE = ("ray", "ray_timeout")
-"""Settings of where actors are, which no result depends on; a run may resume elsewhere."""
+"""Settings of where actors run. No result depends on them; a run may resume elsewhere."""
 
 
 @dataclass(frozen=True)
 class AsyncConfig(Settings):
-    """How actors and learner share the work; these count only with runner async."""
+    """How actors and learner share the work; used only with runner async."""
 
     actors: int = 2
-    """Processes that act, each in num_envs / actors environments, which it steps itself."""
+    """Number of processes that act, each in num_envs / actors environments, which it steps
+    itself."""
     queue: int = 1
     """Rollouts that an actor may be ahead of the learner before it waits; 0 makes actors and
     learner take turns."""
     max_lag: int = 4
     """Greatest number of updates between the parameters that gathered a rollout and those that
-    learn from it. An actor that would exceed it waits; a rollout that is older all the same,
-    because its actor is slow, is dropped."""
+    learn from it. An actor that would exceed it waits; if a rollout is older nevertheless, because
+    its actor is slow, it is dropped."""
     serial: bool = False
-    """One actor inside the process that learns, taking turns with it: the results of the
-    synchronous runner with the code of this one, for debugging. The other settings here then have
-    no effect."""
+    """For debugging: one actor in the learner's process, which takes turns with the learner. This
+    gives the results of the synchronous runner with the asynchronous code. The other settings here
+    then have no effect."""
     ray: str = ""
     """Actors on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT, or local, which starts a cluster
-    of this machine for the run; empty has them in processes of this machine."""
+    on this machine for the run. By default actors are processes on this machine."""
     ray_timeout: float = 300.0
-    """Seconds to wait for a node with room for the actors, before the run ends."""
+    """Seconds to wait for a node with free CPUs for the actors before the run ends."""
 
     @property
     def ahead(self) -> int:
-        """Rollouts of an actor that may be unlearned when it begins another."""
+        """How many rollouts of an actor may still be waiting when it begins another."""
         return min(self.queue, self.max_lag)
 
     def validate(self) -> None:
@@ -51,13 +52,13 @@ class AsyncConfig(Settings):
             check_address(self.ray)
         if self.ray and self.serial:
             raise UserError(
-                f"asynchronous.serial acts in this process, asynchronous.ray {self.ray!r} on a "
+                f"asynchronous.serial acts in this process and asynchronous.ray {self.ray!r} on a "
                 "cluster: choose one of them"
             )
 
 
 def check_async(config: "TrainConfig", runners: tuple[str, ...], learner: Learner) -> None:
-    """Refuses what cannot be trained asynchronously, if that is asked for.
+    """Refuses settings that cannot be trained asynchronously, if the runner is async.
 
     Args:
         config: of a run.

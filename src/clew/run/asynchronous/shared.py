@@ -1,7 +1,7 @@
-"""Arrays in memory that processes share: trees of them, and parameters that change under readers.
+"""Arrays in shared memory: trees of arrays, and parameters that change while others read them.
 
-The memory is that of `multiprocessing.RawArray`: a file that has no name any more when the first
-byte is written, so whatever is killed, the operating system takes it back with the last process.
+The memory comes from `multiprocessing.RawArray`. Its file has no name any more when the first byte
+is written, so the operating system frees it with the last process, even if processes are killed.
 """
 
 import ctypes
@@ -16,16 +16,16 @@ import numpy as np
 from jaxtyping import PyTree
 
 ALIGNED = 64
-"""Bytes: leaves begin at multiples, on cache lines of their own."""
+"""Alignment in bytes, so that every leaf begins on its own cache line."""
 HEADER = 4
 READ_SECONDS = 60.0
 
 
 class ByteLayout:
-    """Where in a block of bytes the leaves of a tree of arrays are.
+    """The places of a tree's arrays within a block of bytes.
 
     Args:
-        template: anything with shape and dtype at the leaves.
+        template: a tree whose leaves have shape and dtype.
     """
 
     def __init__(self, template: PyTree):
@@ -39,14 +39,14 @@ class ByteLayout:
         self.size = max(self.size, ALIGNED)
 
     def views(self, memory: np.ndarray) -> PyTree[np.ndarray]:
-        """The tree, its leaves being views of `size` bytes."""
+        """The tree, with leaves that are views of `size` bytes."""
         return jax.tree.unflatten(self._structure, self._views(memory))
 
     def write(self, memory: np.ndarray, tree: PyTree) -> None:
         """Copies a tree into `size` bytes.
 
         Raises:
-            ValueError: its leaves are not those of the template.
+            ValueError: its leaves differ from those of the template.
         """
         leaves, structure = jax.tree.flatten(tree)
         if structure != self._structure:
@@ -65,7 +65,7 @@ class ByteLayout:
 
 
 def shared_bytes(context: BaseContext, size: int) -> Any:
-    """So many bytes, all 0, that a process gets by being started with them."""
+    """`size` bytes of zeros, shared with processes that get them as an argument at the start."""
     return context.RawArray(ctypes.c_ubyte, size)
 
 
@@ -75,11 +75,11 @@ def as_array(memory: Any) -> np.ndarray:
 
 
 class Versions:
-    """One writer's newest tree of arrays, for any number of readers that never wait for it.
+    """The newest tree of arrays from one writer, for any number of readers that never block it.
 
-    Two buffers are written by turns, so a reader is disturbed only if it is overtaken twice. Each
-    has a counter that is odd while it is written to (a sequence lock), its version and a checksum,
-    which also holds on processors that let others see writes out of order: no reader ever gets half
+    Two buffers are written in turn, so a reader has to retry only if it is overtaken twice. Each
+    has a counter that is odd during a write (a sequence lock), its version and a checksum. The
+    checksum is for processors on which others see writes out of order. So no reader ever gets half
     of one tree and half of the next.
 
     Args:
@@ -98,7 +98,7 @@ class Versions:
 
     @staticmethod
     def size(layout: ByteLayout) -> int:
-        """Bytes that are needed."""
+        """The number of bytes that are needed."""
         return 3 * ALIGNED + 2 * layout.size
 
     def write(self, version: int, tree: PyTree) -> None:
@@ -115,7 +115,7 @@ class Versions:
         """Version and copy of the newest tree.
 
         Raises:
-            TimeoutError: it was never whole for a minute; the writer died while it wrote.
+            TimeoutError: no whole tree for a minute, because the writer died during a write.
         """
         deadline = time.monotonic() + READ_SECONDS
         while time.monotonic() < deadline:
