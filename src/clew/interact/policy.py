@@ -331,7 +331,7 @@ class Policy:
         """Continues from a state.
 
         Raises:
-            UserError: if it is not the state of such a policy, or has NaN, naming what does not fit.
+            UserError: if it is not the state of such a policy or has NaN, naming what does not fit.
         """
         own, given = _forms(self.state), _forms(state)
         for name in own | given:
