@@ -323,7 +323,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
             start = False
             if terminated:
                 break
-    state_is_gone_on_from(files, clew.load_policy(folder), observation)
+    continues_from_a_state(files, clew.load_policy(folder), env.reset(seed=0)[0])
     with pytest.raises(runner.PolicyError, match="previous reward"):
         files(env.reset(seed=0)[0])
     with pytest.raises(UserError, match="is an export, which has one policy with greedy actions"):
@@ -345,7 +345,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
     assert "deviates by" in capsys.readouterr().out
 
 
-def state_is_gone_on_from(policy: Any, other: Any, observation: Any) -> None:
+def continues_from_a_state(policy: Any, other: Any, observation: Any) -> None:
     """A state that is set before the first call counts, the previous action with it."""
     begun, kept = other.state, pickle.dumps(policy.state)
     other.state = pickle.loads(kept)
