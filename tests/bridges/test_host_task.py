@@ -133,7 +133,7 @@ def test_a_reset_without_seed() -> None:
 def test_an_observation_outside_of_its_space() -> None:
     """It is learned from, with a warning."""
     with gymnasium_task("slips_of_envs:Outside").open(2) as stream:
-        with pytest.warns(UserWarning, match="gave 50 in its observation, outside of the space"):
+        with pytest.warns(UserWarning, match="gave 50 in its observation, outside its declared"):
             assert np.all(np.asarray(stream.reset(seed=0).observation) == 50)
 
 

@@ -75,7 +75,7 @@ def test_a_checkpoint_is_named_by_its_file(source, tmp_path):
     file = source / "checkpoints" / "update-000000000.clew"
     found = first_agents(small_config(tmp_path, start_from=str(file)))
     assert_equal(found, leaves(source, 0))
-    with pytest.raises(UserError, match="start_from: nowhere.clew is no checkpoint"):
+    with pytest.raises(UserError, match="start_from: nowhere.clew is not a checkpoint"):
         clew.train(small_config(tmp_path, "other", start_from="nowhere.clew"), progress=Watch())
 
 

@@ -49,7 +49,7 @@ class CheckCommand:
     lengths: tuple[int, ...] = (1, 7, 64, 321)
     """Lengths of the chunks to unroll, in steps."""
     precision: Literal["float32", "float64"] = "float32"
-    """Floating-point precision; with float64 rounding explains nothing."""
+    """Floating-point precision; with float64 no deviation is due to rounding."""
     json: bool = False
     """Print JSON instead of a table."""
 

@@ -25,8 +25,8 @@ first trains these memories, all with the same settings, and adds a page and the
 one is better than another: clew compare --env ENV --memories lstm gru none --seeds 5 --steps 1e6.
 With --learners it trains one memory with several learners, each with its own settings
 (--ppo.epochs 2): clew compare --env ENV --learners ppo pqn r2d2 --memory gru. To resume a stopped
-comparison, run the same command again. Both take the options of clew train: clew compare --memories
-gru --help."""
+comparison, run the same command again. --memories and --learners take the options of clew train:
+clew compare --memories gru --help."""
 
 METRICS = ("success", "return")
 SEEDS = 5

@@ -10,7 +10,7 @@ from clew.names import is_reference
 
 ABOUT = """Shows the cost of each memory: parameters, state size, and multiply-adds per observation.
 They are counted from its program, which takes seconds. GTrXL is counted with its key/value cache
-and without it; then it projects its whole memory at every step. On request it adds XLA's cost
+and without it, when it projects its whole memory at every step. On request it adds XLA's cost
 analysis of the compiled step and chunk, and the time that they take."""
 
 

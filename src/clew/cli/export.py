@@ -18,7 +18,7 @@ class ExportCommand(RunOptions):
     """Options of `clew export`."""
 
     output: str = ""
-    """Folder to write, with a zip beside it; empty is export/ in the run's folder."""
+    """Folder to write, with a zip beside it; by default export/ in the run's folder."""
     verify: bool = False
     """Check an export instead: RUN is its folder or zip. Compares every digest, replays the golden
     episode with NumPy and compiles the C++ header, if there is a compiler."""

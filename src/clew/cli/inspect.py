@@ -30,7 +30,7 @@ class InspectCommand(PlayOptions):
     episodes: int = 200
     """Fresh episodes to play and probe."""
     influence_episodes: int = 16
-    """In how many of them to explain a decision."""
+    """Number of these episodes in which a decision is explained."""
     every: int = 0
     """Steps between two decisions of the map; 0 chooses about 24 decisions."""
     at: int = -1
@@ -132,6 +132,6 @@ def _note(found: "Inspection") -> str:
     return (
         f"by ...: steps back that hold {found.questions.share:.0%} of the decision's influence, "
         f"median (quartiles) of {len(found.lengths)} episodes; the first observation's share; "
-        "none if this method finds no influence, as gradients do for categories\n"
-        f"in ...: {read if label else 'probes; no label has enough episodes of two kinds'}"
+        "none if this method finds no influence; gradients find none in categories\n"
+        f"in ...: {read if label else 'no probe, since no label has enough episodes of two kinds'}"
     )

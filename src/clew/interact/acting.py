@@ -47,8 +47,8 @@ class Choice(NamedTuple):
     def named(self) -> dict[str, Array | None]:
         """Everything that may be kept, by name. A compiled program computes only what it returns.
 
-        "probabilities" are those of every action, None unless actions are discrete; "action_values"
-        are None if a policy was learned.
+        "probabilities" are those of every action, None unless it is one discrete choice;
+        "action_values" are None if a policy was learned.
         """
         discrete = isinstance(self.distribution, Categorical)
         return {

@@ -119,7 +119,7 @@ class Recording(NamedTuple):
     values: Float[np.ndarray, " time"]
     """The agent's value of each observation."""
     probabilities: Float[np.ndarray, "time actions"] | None
-    """Probability of each action at each step; None unless actions are discrete."""
+    """Probability of each action at each step; None unless it is one discrete choice."""
     ended: str = "terminated"
     """How the episode ended: terminated, truncated, or cut if recording stopped before its end."""
     pictures: Sequence[Picture] | None = None

@@ -215,7 +215,7 @@ class TrainConfig(LearnerSettings):
                 object.__setattr__(self, name, recorded_name(kind, given))
 
     def _place_start(self) -> None:
-        """Makes the run to start from an absolute path, valid wherever the settings are read."""
+        """Makes `start_from` an absolute path, which is valid wherever the settings are read."""
         given = self.start_from
         if isinstance(given, str) and given:
             near = (Path(given), Path(self.run_dir) / given)
@@ -355,8 +355,8 @@ class TrainConfig(LearnerSettings):
     def identity(self) -> dict[str, Any]:
         """The settings that determine what is computed, as JSON values.
 
-        Settings of algorithms that are not in use are left out. Newer settings are left out if they
-        have the value of before they existed, so that results keep their names across versions.
+        Settings of algorithms that are not in use are left out. A newer setting is left out if
+        its value changes nothing against versions without it, so that results keep their names.
         """
         values = self.to_json()
         for name in (*(n for n in LEARNERS if n != self.algorithm), *BESIDE):
@@ -424,7 +424,7 @@ _TYPES = {
     Mapping: "a dict",
 }
 BOOKKEEPING = ("name", "run_dir", "preset", "seed", "seeds", "log_every", "checkpoint_seconds")
-"""Settings that no training depends on, except by its seed; a study and a sweep set them."""
+"""Settings that no training depends on, apart from its seed; a study and a sweep set them."""
 BESIDE = ("loggers", "wandb", "devices", "device_threads", "host")
 """Settings that no number of a run depends on, except by rounding and after a fault of an
 environment; a resumed run may change them."""

@@ -40,9 +40,10 @@ WRONG_VALUES = ("answer", "info", "observation", "reward", "terminated", "trunca
 class FaultBudget:
     """Counts faults of Gymnasium environments, logs those that the run survives, raises the others.
 
-    A second fault at the same step, before the environments were stepped for a whole rollout, is
-    regarded as systematic and raised. Lost processes are an exception, since they can have external
-    causes, such as a system that is out of memory. The traceback of a cause is logged once.
+    A fault that recurs at the same step, before the environments were stepped for a whole rollout,
+    is regarded as systematic and raised. Lost processes are an exception, since they can have
+    external causes, such as a system that is out of memory. The traceback of a cause is logged
+    once.
 
     Args:
         allowed: how many faults the run survives.

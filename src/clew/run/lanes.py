@@ -30,7 +30,7 @@ from clew.run.start import read_shared_start
 from clew.run.updates import RunState, SeedState, begin_seed, init_run, update
 
 SIZES = "several sizes"
-"""Name under which the task that plays several sizes of a task is registered meanwhile."""
+"""Name under which a task that plays several sizes at once is registered for the time being."""
 
 Hyperparameters = Mapping[str, Float[Array, " lanes"]]
 """Name of a learner's setting to its value in every lane."""

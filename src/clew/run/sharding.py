@@ -136,9 +136,10 @@ def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
 
     A task written in JAX computes on a CPU with one thread for each device: with XLA's own threads
     no measured agent was faster beyond the noise of the measurements (`results/speed`). Several
-    seeds get as many devices as there are JAX devices and cores, or the largest smaller number that
-    divides the seeds. Environments are divided only on request: that made AReLiT and ReLiT faster,
-    but LSTM and GRU slower. Everything else gets one of JAX's devices as it is.
+    seeds get as many devices as JAX has and there are cores, or the next lower number that divides
+    the seeds. Environments are divided only on request: that made AReLiT and ReLiT faster, but LSTM
+    and GRU slower. Everything else gets one device, with XLA's own threads unless it is such a task
+    on a CPU.
 
     Args:
         config: of a run; `devices` 0 and `device_threads` "auto" are replaced.

@@ -34,7 +34,7 @@ class Scores(NamedTuple):
 
 
 def scores_of(recording: Recording) -> Scores | None:
-    """The probability of each action, or its value; None unless actions are discrete.
+    """The probability of each action, or its value; None unless it is one discrete choice.
 
     The largest value of the episode has the share 1, the smallest 0, and forbidden actions 0.
     """

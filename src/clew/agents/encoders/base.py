@@ -63,7 +63,7 @@ class EncoderConfig:
     """Precision of the encoder's mlp and convolutions: float32, bfloat16 or float16. Parameters and
     outputs are always float32. For a GPU; float16 needs small losses."""
     init: str = "orthogonal"
-    """Initialisation of its weights: orthogonal, lecun or uniform."""
+    """Initialisation of the encoder's weights: orthogonal, lecun or uniform."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, str):  # the class itself

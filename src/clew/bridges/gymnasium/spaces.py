@@ -232,7 +232,7 @@ class ObservationAdapter:
 
     @property
     def form(self) -> list[tuple[Any, ...]]:
-        """Everything that an agent depends on: names, shapes, types, numbers of categories."""
+        """All that an agent depends on: names, shapes, types, numbers of categories; no bounds."""
         return [
             (leaf.name, leaf.raw_shape, leaf.dtype, is_categorical(leaf.space) and str(leaf.space))
             for leaf in self.leaves

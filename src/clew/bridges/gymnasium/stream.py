@@ -52,7 +52,7 @@ def restore_precision(x64: bool, name: str) -> None:
 def warn_outside(name: str, leaf: Leaf, values: Array) -> None:
     """Warns of an observation outside its space, by more than rounding.
 
-    Like Gymnasium's checker, it checks only the first observations; later ones do no harm.
+    Like Gymnasium's checker, it checks only the first observations. All are learned from anyway.
     """
     assert isinstance(leaf.space, Box)
     # In float64: a bound may be float32's largest number.

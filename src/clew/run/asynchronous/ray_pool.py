@@ -116,7 +116,7 @@ class RunningActor:
             # Its node may have vanished, which Ray notices only after a while: ask until it does.
             self._unreachable, self._look = self._unreachable or time.monotonic(), None
             self.forget()
-            # If it is alive, its environments start anew, since the lost rollout is its past.
+            # If it is alive, its environments start anew: the rollout before is lost.
             self._handle.close.remote()
             return None
 
