@@ -92,7 +92,7 @@ def test_a_turn_has_every_kind() -> None:
 
 def test_an_environments_traceback_is_not_ours() -> None:
     """It is part of the message about the environment."""
-    said = "step, 2 steps into its episode: E\nTraceback (most\nE: 3\n; opened anew (1 of"
+    said = "step, 2 steps into its episode: E\nTraceback (most\nE: 3\n; reopened (1 of"
     assert "Traceback" not in FAULTS.sub("", said)
     assert "Traceback" in FAULTS.sub("", said + "\nTraceback (most recent call last)")
     shown = f"{said} of 10)\nTraceback (most recent call last):\n  File x\n    f()\nSystemExit: 0\n"

@@ -127,11 +127,11 @@ OTHER_NAMES = {
 
 _TEMPERATURE = "SAC learns it from there on; with temperature_rate=0 it stays"
 _SEQUENCES = "sequences of a gradient step, not steps"
-_EPSILON = "each environment keeps an epsilon of its own, see epsilon_exponent"
+_EPSILON = "each environment keeps its own epsilon, see epsilon_exponent"
 _GRADIENT_STEPS = "after every rollout"
 _POLYAK = "the target network moves by this fraction after every gradient step"
 _COPIED = "gradient steps between two copies: the target network does not move in between"
-_N_STEP = "its returns are of so many steps, without a lambda"
+_N_STEP = "returns over this number of steps, without a lambda"
 OF_SOME_LEARNERS = {
     "alpha": {"priority_exponent": ""},
     "end_e": {"epsilon_base": _EPSILON},

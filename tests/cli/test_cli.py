@@ -232,7 +232,7 @@ def test_help_has_no_line_breaks_of_the_code_and_says_whose_tables(
     said = capsys.readouterr().out
     assert "--trials 40 --steps 3e5 --seeds 2. A setting" in said
     said = " ".join(said.replace("│", " ").split())
-    assert '"Table A.3" is Pramanik\'s (2023), for Memory Maze. They count only with ppo.' in said
+    assert '"Table A.3" is Pramanik\'s (2023), for Memory Maze. Used only with ppo.' in said
 
 
 def test_help_of_a_command(capsys: pytest.CaptureFixture) -> None:

@@ -56,7 +56,7 @@ def change_of_the_process(bench: Bench, dice: random.Random) -> str:
     require_history(bench.path / name, UPDATES, 4)
     if once and not Path(once).exists():
         return NO_EFFECT
-    if "opened anew" in said:
+    if "reopened" in said:
         return SURVIVED  # with other episodes
     if different := differences(bench.path / name, plain):
         raise Accepted(f"{what} in {when}, {processes} processes: {different}")

@@ -39,7 +39,7 @@ FEW = 8, 25
 STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
 """Codes after them: another signal may come when all is saved and Python is about to end."""
 FAULTS = re.compile(
-    r"steps into its episode: .*?(; opened anew|The run is saved)[^\n]*\n?"
+    r"steps into its episode: .*?(; reopened|The run is saved)[^\n]*\n?"
     r"(Traceback \(most recent call last\):\n( .*?\n)+[^\n]*\n)?",
     re.DOTALL,
 )

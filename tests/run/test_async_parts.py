@@ -156,7 +156,7 @@ def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:
     budget = FaultBudget(2, told.append)
     for field in ("step", "worker"):
         budget.spend(EnvironmentFault(f"bad {field}", field=field))
-    assert told[1] == "bad worker; opened anew (2 of at most 2 times)"
+    assert told[1] == "bad worker; reopened (2 of at most 2 times)"
     with pytest.raises(EnvironmentFault, match="third"):
         budget.spend(EnvironmentFault("third", field="reset"))
     for field in ("reward", "observation pixels"):

@@ -146,8 +146,8 @@ def test_the_command_takes_an_address(cluster: Any, tmp_path: Path, seen: list[s
 SAYS = {
     "raise": r"actor [01] \(process \d+ on node .*\): .*: environment [01] raised in step, 1 steps",
     "die": r"actor [01] \(process \d+ on node .*\): .* raised in step, .*: SystemExit: 3;",
-    "sleep": "hangs: its environment [01] gave no sign of life within 8 s; started anew",
-    "SIGKILL": r"labelled:Scripted: actor [01] \(process \d+ on node .*\) ended \(.*; started anew",
+    "sleep": "hangs: its environment [01] gave no sign of life within 8 s; restarted",
+    "SIGKILL": r"labelled:Scripted: actor [01] \(process \d+ on node .*\) ended \(.*; restarted",
     "SIGSTOP": r"actor [01] \(process \d+ on node .*\) hangs: it did not answer within 10 s",
 }
 
@@ -186,7 +186,7 @@ def test_a_node_may_be_killed_twenty_times(cluster: Any, ray: Any, tmp_path: Pat
             cluster.remove_node(node, allow_graceful=False)
             run.go_on_until(lambda: len(run.told) > before)  # noqa: B023
             told = run.told[before]
-            assert f"{node.node_id[:8]}) was lost with its node; started anew ({time_} of" in told
+            assert f"{node.node_id[:8]}) was lost with its node; restarted ({time_} of" in told
             run.go_on(2)
             cluster.add_node(**NODE)
     finally:

@@ -151,7 +151,7 @@ def test_a_lost_node_is_one_fault(modules: Any, fake: FakeActors) -> None:
         assert pool.actors[actor].look() is None
         fake.answers[fake.last("look", actor)] = ActorDiedError(died)
     pool._listen()
-    says = "labelled:Labelled: actor {} (process {}) was lost with its node; started anew"
+    says = "labelled:Labelled: actor {} (process {}) was lost with its node; restarted"
     assert told == [says.format(0, 0) + " (1 of at most 3 times)", says.format(1, 1)]
     fake.answers[fake.last("where", 2)] = ActorDiedError(died)
     pool._listen()

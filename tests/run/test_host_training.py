@@ -206,7 +206,7 @@ def test_environments_that_raise_are_opened_anew(tmp_path):
     result = train(config, progress=watch)
     assert result.summary["steps"] == 32 * 40
     faults = [line for line in watch.messages if "the cart left its rails" in line]
-    assert len(faults) >= 1 and "opened anew (1 of at most 100 times)" in faults[0]
+    assert len(faults) >= 1 and "reopened (1 of at most 100 times)" in faults[0]
 
 
 @pytest.mark.parametrize("fault", ["raise", "nan"])

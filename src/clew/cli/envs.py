@@ -113,7 +113,7 @@ def _hosted(task: "HostedTask") -> dict[str, Any]:
 
 
 def _choices(space: "spaces.Space[Any]") -> str:
-    """Actions in a word: how many to choose from, 8 x 8 for two choices, or how many numbers."""
+    """Actions in short: their number, 8 x 8 for two choices at once, or "3 numbers"."""
     from gymnasium import spaces  # start: not for `clew --help`
 
     match space:
@@ -129,7 +129,7 @@ def _choices(space: "spaces.Space[Any]") -> str:
 
 
 def _spaces(found: dict[str, Any]) -> str:
-    """What a task in JAX shows, takes and reports, with the options that were given."""
+    """Observations, actions and metrics of a JAX task with the given options."""
     metrics = ", ".join(["return", "length", *found["metrics"]])
     return (
         f"observation: {found['observation_space']}\nactions: {found['action_space']}\n"

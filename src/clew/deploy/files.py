@@ -176,7 +176,7 @@ def check_all(path: Path, keep: Mapping[str, int]) -> dict[str, bytes]:
 
     Args:
         path: of the export.
-        keep: files to return beside `runner.FILES`, with the most bytes of each.
+        keep: files to return besides `runner.FILES`, with the most bytes of each.
 
     Returns:
         The bytes by name.

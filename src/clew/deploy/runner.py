@@ -165,9 +165,9 @@ class State(dict):
     """Arrays [batch, ...] by name, and the policy that they belong to.
 
     Args:
-        policy: its digest, as the manifest has it.
+        policy: its digest, as in the manifest.
         leaves: the arrays.
-        action: the last actions [batch, ...], which some policies see; None where not known.
+        action: the last actions [batch, ...], which some policies observe; None if unknown.
         fresh: whether the state is that before any observation.
     """
 
@@ -552,8 +552,8 @@ def _read_other(entry: dict[str, Any], given: Mapping[str, Any]) -> Array:
         value = np.zeros(entry["shape"])
     elif value is None and kind == "previous_action":
         raise PolicyError(
-            "this policy sees its previous action, which the state lacks: start=True, or a state "
-            "that a step has returned"
+            "this policy sees its previous action, which the state lacks: give start=True, or a "
+            "state that a step has returned"
         )
     elif value is None:
         how = kind.removeprefix("previous_")
@@ -583,10 +583,10 @@ class Policy:
 
     @property
     def state(self) -> State:
-        """What the policy remembers between two calls; a policy that is given it continues from it.
+        """The memory's state between two calls; a policy that is given it continues from it.
 
         Raises:
-            PolicyError: when it is set to one that is not of this policy and one environment.
+            PolicyError: on setting a state of another policy or of several environments.
         """
         return self._state
 

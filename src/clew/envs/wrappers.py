@@ -127,7 +127,7 @@ class WrapperConfig(Settings):
     show_action_mask: bool = False
     """Let the agent's encoder read the action mask as well, as an additional entry."""
     metrics: tuple[str, ...] = ()
-    """Keys of numbers in the `info` of an episode's last step that are reported beside its return
+    """Keys of numbers in the `info` of an episode's last step that are reported besides its return
     and length, for example success."""
     video_every: int = 0
     """Film every n-th episode of the first environment as a GIF; 0 for none."""

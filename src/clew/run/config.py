@@ -138,7 +138,7 @@ class TrainConfig(LearnerSettings):
     start_from: str = ""
     """A run whose trained agent to start with: its folder, its name or one of its checkpoint files;
     empty starts with fresh weights. The arrays must have the same shapes. The wrappers' statistics
-    are taken over; the optimiser, the replay buffer and all counters start anew. If that run has
+    are taken over; the optimiser, the replay buffer and all counters are reset. If that run has
     several seeds, this one needs as many, one for each; in studies and sweeps it must have one."""
     steps: int = 500_000
     """Environment steps of every seed, over all its environments; rounded up to whole rollouts."""

@@ -59,7 +59,7 @@ class FaultBudget:
     def spend(
         self,
         fault: EnvironmentFault,
-        mended: str = "opened anew",
+        mended: str = "reopened",
         text: str | None = None,
         actor: int | None = 0,
     ) -> None:

@@ -30,8 +30,8 @@ _END = b', "crc32": "%08x"}'
 _END_SIZE = len(_END % 0)
 _ENDS = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')
 _DIFFERENT = 3
-"""The end of a line may differ from a checksum's frame in this many bytes to count as a damaged
-one."""
+"""The end of a line may differ from a checksum's frame in up to this many bytes and still be taken
+for one, damaged."""
 _TRIES = 100
 """Most places at which a row is looked for within a damaged line."""
 CUT_SHORT = "cut short"

@@ -1,4 +1,4 @@
-"""Loggers: TensorBoard and Weights & Biases, beside a run's metrics.jsonl.
+"""Loggers: TensorBoard and Weights & Biases, besides a run's metrics.jsonl.
 
 A logger has `start`, `row` and `close`. It is called on its own thread, and an exception in it does
 not end the run: metrics.jsonl is the authoritative record. Errors in writing that file do end a

@@ -1,4 +1,4 @@
-"""What a run calls its checkpoints and the numbers of its evaluations; it is read without JAX."""
+"""Names of a run's checkpoints and of its evaluations' metrics, without importing JAX."""
 
 import re
 from pathlib import Path
@@ -9,18 +9,18 @@ _NAME = re.compile(r"update-([0-9]{1,18})\.clew")
 
 
 def checkpoint_name(update: int) -> str:
-    """The name of the checkpoint after so many updates."""
+    """The name of the checkpoint after this number of updates."""
     return f"update-{update:09d}.clew"
 
 
 def update_of(path: Path) -> int | None:
-    """How many updates a checkpoint's name says; None of another file."""
+    """The number of updates in a checkpoint's name; None for other files."""
     named = _NAME.fullmatch(path.name)
     return int(named[1]) if named else None
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, oldest first; half-written ones are not among them."""
+    """The checkpoints of a folder, oldest first, without incomplete ones."""
     paths = folder.iterdir() if folder.is_dir() else ()
     found = [(update, path) for path in paths if (update := update_of(path)) is not None]
     return [path for _, path in sorted(found)]

@@ -330,10 +330,10 @@ def _no_use(parts: Parts) -> Iterator[str]:
 
 
 def _no_scale(parts: Parts) -> Iterator[str]:
-    """Says where wrappers took the place of the default ones, which normalise rewards.
+    """Tells if the given wrappers replace the default ones, which normalise rewards.
 
-    Where the algorithm was chosen too, the encoder is not the default either, and the command line
-    says both.
+    If the algorithm was chosen too, the encoder is not the default either, and the command line
+    reports both.
     """
     config, fit = parts.config, default_settings(parts.config.env)
     wrappers = config.wrappers
@@ -341,8 +341,8 @@ def _no_scale(parts: Parts) -> Iterator[str]:
     default = (config.algorithm, config.network.encoder) == (fit.algorithm, fit.encoder)
     if fit.normalise_rewards and default and wrappers.changed and not scaled:
         yield (
-            f"rewards are not normalised, as those of {config.env} are by default: the wrappers "
-            "that are given take the place of the default ones; to have both: "
+            f"rewards are not normalised, although those of {config.env} are by default: the "
+            "given wrappers replace the default ones; to have both: "
             "WrapperConfig(..., normalise_rewards=True)"
         )
 

@@ -87,7 +87,7 @@ def play(
         lines = frame.count("\n")
         sleep(1 / fps)
     metrics = [f"{name} {_plain(value)}" for name, value in recording.metrics.items()]
-    stream.write(f"{recording.ended}: {', '.join(metrics) or 'the episode goes on'}\n")
+    stream.write(f"{recording.ended}: {', '.join(metrics) or 'the episode was not over'}\n")
 
 
 def _policy(recording: Recording, scores: Scores, step: int) -> Sequence[str]:

@@ -50,7 +50,7 @@ else:
                 learner.settings,
                 dataclasses.field(
                     default_factory=learner.settings,
-                    metadata={"help": f"{_about(learner.settings)} They count only with {name}."},
+                    metadata={"help": f"{_about(learner.settings)} Used only with {name}."},
                 ),
             )
             for name, learner in LEARNERS.items()

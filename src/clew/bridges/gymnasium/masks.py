@@ -80,7 +80,7 @@ class ActionMasks:
                 f"[{self.size}], one number for each action"
             )
         if len(named) == 1:
-            raise UserError(f"there is nothing to observe beside the action mask {self.source!r}")
+            raise UserError(f"there is nothing to observe besides the action mask {self.source!r}")
         return space_without(space, self.source)
 
     def allow(

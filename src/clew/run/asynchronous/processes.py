@@ -293,7 +293,7 @@ class ProcessPool(ActorPool):
                 self._budget.stepped(running.number)
             elif isinstance(message, EnvironmentFault):
                 text = f"actor {running.number}: {message}"
-                self._budget.spend(message, "opened anew", text, running.number)
+                self._budget.spend(message, "reopened", text, running.number)
                 running.send(Reopen(self._budget.used))
             elif isinstance(message, UserError):
                 raise message
@@ -320,7 +320,7 @@ class ProcessPool(ActorPool):
         )
         if not started:
             raise fault
-        self._budget.spend(fault, "started anew", f"{name}: {fault}", running.number)
+        self._budget.spend(fault, "restarted", f"{name}: {fault}", running.number)
         with self._started():
             self._running[place] = self._start(self._specs[place])
 

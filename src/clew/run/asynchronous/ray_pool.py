@@ -281,7 +281,7 @@ class RayPool(ActorPool):
             self._budget.stepped(running.number)
         elif isinstance(said, EnvironmentFault):
             text = f"{running.words}: {said}"
-            self._budget.spend(said, "opened anew", text, running.number)
+            self._budget.spend(said, "reopened", text, running.number)
             running.forget()
         elif isinstance(said, UserError):
             raise said
@@ -303,9 +303,9 @@ class RayPool(ActorPool):
         if gone.fatal:
             raise fault
         if gone.node not in self._lost_nodes:
-            self._budget.spend(fault, "started anew", actor=None)
+            self._budget.spend(fault, "restarted", actor=None)
         elif running.started:  # a lost node counts as one fault
-            self._log(f"{fault}; started anew")
+            self._log(f"{fault}; restarted")
         self._lost_nodes |= {gone.node} - {""}
         self._running[place] = RunningActor(self._ray, self._specs[place])
         self._logged.discard(place)
