@@ -214,7 +214,7 @@ def test_notes_end_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Neither what is computed, nor a sentence, which ends with no dots."""
     words = "compare --memories gru gru --env gymnasium:CartPole-v1 --a2c.gamma 0.9"
     assert run(words.split()) == 2
-    assert "a suitable encoder and reward scale\n" in capsys.readouterr().err
+    assert "add --network.encoder auto --wrappers.normalise-rewards\n" in capsys.readouterr().err
     reader, writer = os.pipe()
     os.close(reader)
     with monkeypatch.context() as patch, open(writer, "wb", buffering=0) as stream:
