@@ -138,7 +138,7 @@ COMMANDS = {
     "train --algorithm sac --gae-lambda 1": "--pqn.lam, which sac does not have. See",
     "train --algorithm r2d2 --tau 1": "clew calls it --r2d2.target-period (gradient steps between",
     "train --algorithm r2d2 --end-e 1": "clew calls it --r2d2.epsilon-base (each environment keeps",
-    "train --algorithm r2d2 --lambda_ 1": "clew calls it --r2d2.n-step (returns over this number of",
+    "train --algorithm r2d2 --lambda_ 1": "clew calls it --r2d2.n-step (returns over this number",
     "train --algorithm pqn --ent-coef 1": "--ppo.entropy-cost, which pqn does not have. See",
     "train --algorithm mine:Learner --ent-coef 1": "--a2c.entropy-cost or --ppo.entropy-cost. See",
     "train --algorithm pqn --target-kl 1": "clew calls it --ppo.target-kl, which pqn does not have",
