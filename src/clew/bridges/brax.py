@@ -61,8 +61,8 @@ class Brax:
         if shown != ALL:
             if name not in TOLD_APART:
                 raise UserError(
-                    f"brax:{name} observes more than positions and velocities; shown is for "
-                    f"{', '.join(TOLD_APART)}"
+                    f"brax:{name} observes more than positions and velocities; the option shown is "
+                    f"only for {', '.join(TOLD_APART)}"
                 )
             positions = whole - env.sys.qd_size()
             self.part = slice(0, positions) if shown == POSITIONS else slice(positions, whole)
