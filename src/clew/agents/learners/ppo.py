@@ -174,7 +174,7 @@ class Sequences(NamedTuple):
 def ppo_loss(
     agent: Agent, batch: Sequences, config: PPOConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """The loss of proximal policy optimisation and its parts.
+    """The loss of proximal policy optimisation and its terms.
 
     With q_t = pi(a_t | o_t) / pi_old(a_t | o_t), the bounds l = 1 - c (or 1 / (1 + c)) and u = 1 +
     c of clip_ratio c, advantages A_t (optionally normalised over the minibatch), targets G_t, H the
