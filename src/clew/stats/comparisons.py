@@ -78,7 +78,8 @@ def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Compar
     for groups without any spread.
 
     Args:
-        x: mean, standard deviation (divisor n - 1) and number of seeds of the first group, two or more.
+        x: mean, standard deviation (divisor n - 1) and number of seeds of the first group, two or
+            more.
         y: the same for the second.
         confidence: of the interval of the difference, between 0 and 1.
 
