@@ -11,6 +11,7 @@ FORMER = {"--influence=ablation": "--influence=occlusion"}
 OTHER_NAMES = {
     "activation_fn": "nonlinearity",
     "algo": "algorithm",
+    "alpha": "initial_temperature",
     "anneal_lr": "schedule",
     "autotune": "temperature_rate",
     "batch_size": "minibatches",
@@ -45,6 +46,7 @@ OTHER_NAMES = {
     "grad_clip": "max_grad_norm",
     "hidden_dim": "memory_options",
     "hidden_size": "memory_options",
+    "initial_alpha": "initial_temperature",
     "lambda": "lam",
     "lambda_": "lam",
     "log_dir": "run_dir",
@@ -91,6 +93,8 @@ OTHER_NAMES = {
     "policy": "memory",
     "policy_kwargs": "memory_options",
     "policy_lr": "learning_rate",
+    "prioritized_replay_alpha": "priority_exponent",
+    "prioritized_replay_beta": "importance_exponent",
     "q_lr": "learning_rate",
     "rollout_fragment_length": "rollout_length",
     "save_freq": "checkpoint_seconds",
@@ -121,8 +125,42 @@ OTHER_NAMES = {
 }
 """Name of a setting in another library to the field's name here."""
 
+_TEMPERATURE = "SAC learns it from there on; with temperature_rate=0 it stays"
+_SEQUENCES = "sequences of a gradient step, not steps"
+_EPSILON = "each environment keeps an epsilon of its own, see epsilon_exponent"
+_GRADIENT_STEPS = "after every rollout"
+_POLYAK = "the target network moves by this fraction after every gradient step"
+_COPIED = "gradient steps between two copies: the target network does not move in between"
+_N_STEP = "its returns are of so many steps, without a lambda"
+OF_SOME_LEARNERS = {
+    "alpha": {"priority_exponent": ""},
+    "end_e": {"epsilon_base": _EPSILON},
+    "ent_coef": {"initial_temperature": _TEMPERATURE},
+    "entropy_coeff": {"initial_temperature": _TEMPERATURE},
+    "exploration_final_eps": {"epsilon_base": _EPSILON},
+    "exploration_initial_eps": {"epsilon_base": _EPSILON},
+    "gae_lambda": {"n_step": _N_STEP},
+    "lambda": {"n_step": _N_STEP},
+    "lambda_": {"n_step": _N_STEP},
+    "minibatch_size": {"batch_size": _SEQUENCES},
+    "n_epochs": {"gradient_steps": _GRADIENT_STEPS},
+    "num_epochs": {"gradient_steps": _GRADIENT_STEPS},
+    "num_minibatches": {"gradient_steps": _GRADIENT_STEPS},
+    "num_sgd_iter": {"gradient_steps": _GRADIENT_STEPS},
+    "sgd_minibatch_size": {"batch_size": _SEQUENCES},
+    "start_e": {"epsilon_base": _EPSILON},
+    "target_network_frequency": {"polyak": _POLYAK},
+    "target_update_interval": {"polyak": _POLYAK},
+    "tau": {"target_period": _COPIED},
+    "train_batch_size": {"batch_size": _SEQUENCES},
+    "update_epochs": {"gradient_steps": _GRADIENT_STEPS},
+}
+"""Their name to what it is for the learners that have such a setting, and what else differs; it
+stands before that of `OTHER_NAMES`."""
+
 NOTES = {
     "activation_fn": "relu or elu, between the encoder's layers",
+    "alpha": _TEMPERATURE,
     "anneal_lr": "linear",
     "autotune": "with 0 the temperature stays at its initial value",
     "batch_size": "how many there are, not their size",
@@ -135,6 +173,7 @@ NOTES = {
     "frame_stack": "frame_stack, with frames=4 in memory_options",
     "hidden_dim": "hidden_size=64",
     "hidden_size": "hidden_size=64",
+    "initial_alpha": _TEMPERATURE,
     "log_interval": "updates",
     "lstm_cell_size": "hidden_size=64",
     "lstm_hidden_size": "hidden_size=64",
@@ -153,8 +192,8 @@ NOTES = {
     "num_workers": "with runner=async it is asynchronous.actors",
     "policy": "the rest of the network is in network",
     "policy_kwargs": "the rest of the network is in network",
-    "policy_lr": "one for all of SAC; memory_rate and temperature_rate are fractions of it",
-    "q_lr": "one for all of SAC; memory_rate and temperature_rate are fractions of it",
+    "policy_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
+    "q_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
     "save_freq": "seconds, not steps",
     "sgd_minibatch_size": "how many there are, not their size",
     "target_network_frequency": "gradient steps, not environment steps",
@@ -209,10 +248,11 @@ def migrated(args: Sequence[str]) -> list[str]:
 def meanings(name: str) -> tuple[str, ...]:
     """The names that another library's setting may have here.
 
-    n_steps is n_step in R2D2, n_eval_episodes is episodes of `clew evaluate`.
+    n_steps is n_step in R2D2, ent_coef is initial_temperature in SAC, n_eval_episodes is episodes
+    of `clew evaluate`.
     """
-    own = name.removeprefix("n_eval_")
-    return name, name.removesuffix("s"), own, OTHER_NAMES.get(name, name)
+    own, of_some = name.removeprefix("n_eval_"), OF_SOME_LEARNERS.get(name, ())
+    return name, name.removesuffix("s"), own, *of_some, OTHER_NAMES.get(name, name)
 
 
 def here(given: str, options: list[str], prefer: str = "") -> list[str]:
@@ -238,7 +278,8 @@ def here(given: str, options: list[str], prefer: str = "") -> list[str]:
 
 def note(given: str, called: str) -> str:
     """A remark on another library's option, in brackets, if it has another name here."""
-    text = NOTES.get(_name(given)) if _name(called) != _name(given) else None
+    name, own = _name(given), _name(called)
+    text = OF_SOME_LEARNERS.get(name, {}).get(own, NOTES.get(name)) if own != name else None
     return f" ({text})" if text else ""
 
 

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from clew.cli.train import (
 from clew.output import open_missing_streams, say
 from clew.pairs import parse_pairs, parse_value
 from clew.run.config import TrainConfig
+from clew.run.names import checkpoint_name
 from clew.run.train import RunResult
 from clew.stats.intervals import over_seeds
 from small_run import TINY, train_tiny
@@ -53,8 +54,9 @@ def test_version(output: Callable[..., str]) -> None:
     assert output("--version").startswith("clew 0.")
 
 
-def test_help_does_not_wait_for_jax() -> None:
-    code = "import clew.cli, sys; clew.cli.run([]); assert 'jax' not in sys.modules"
+@pytest.mark.parametrize("words", [[], ["runs", "--run-dir", "."]])
+def test_some_commands_do_not_wait_for_jax(words: list[str]) -> None:
+    code = f"import clew.cli, sys; clew.cli.run({words}); assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -120,6 +122,49 @@ def test_comparing_runs(
     for words, message in ((["compare"], "which runs"), ([*args, "--out", "a.jpg"], "got a.jpg")):
         assert run(words) == 2
         assert message in capsys.readouterr().err
+
+
+def listed_run(folder: Path, rows: Sequence[dict], updates: Sequence[int] = ()) -> int:
+    """A folder that `clew runs` takes for a run of 100 updates; the steps of one of them."""
+    config = TrainConfig()
+    (folder / "checkpoints").mkdir(parents=True)
+    settings = {"config": replace(config, steps=100 * config.steps_per_update).to_json()}
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for update in updates:
+        (folder / "checkpoints" / checkpoint_name(update)).touch()
+    return config.steps_per_update
+
+
+def test_runs_are_as_far_as_what_they_saved(tmp_path: Path, output: Callable[..., str]) -> None:
+    """Also before their first row of metrics; almost done is not 100%."""
+    listed_run(tmp_path / "begun", [])
+    listed_run(tmp_path / "early", [], [0, 7])
+    per_update = listed_run(tmp_path / "later", [{"steps": 1}], [10, 9])
+    listed_run(tmp_path / "nearly", [{"steps": 100 * per_update - 1}], [99])
+    (tmp_path / "later/checkpoints/best.clew").touch()
+    found = json.loads(output("runs", "--run-dir", str(tmp_path), "--json"))
+    steps = {run["name"]: run["steps"] / per_update for run in found}
+    assert steps["begun"] == 0 and steps["early"] == 7 and steps["later"] == 10
+    table = output("runs", "--run-dir", str(tmp_path))
+    assert " 7%" in table and " 99%" in table and "100%" not in table
+
+
+def test_runs_show_their_newest_evaluation(tmp_path: Path, output: Callable[..., str]) -> None:
+    """In columns that are there only where a run has one."""
+    listed_run(tmp_path / "plain", [{"steps": 9, "return": [0.5]}])
+    args = ["runs", "--run-dir", str(tmp_path)]
+    assert "evaluated" not in output(*args)
+    evaluations = ([1.0], [0.25, None, 0.5])
+    rows = [{"steps": n, "evaluation.return": mean} for n, mean in enumerate(evaluations)]
+    listed_run(tmp_path / "evaluated", [*rows, {"steps": 9, "return": [-2.0]}])
+    table = output(*args)
+    assert "evaluated return" in table and "evaluated success" not in table and "0.38" in table
+    found = {run["name"]: run["evaluation"] for run in json.loads(output(*args, "--json"))}
+    assert found == {
+        "evaluated": {"steps": 1, "success": None, "return": 0.375},
+        "plain": None,
+    }
 
 
 def test_runs_of_one_name_are_told_apart() -> None:

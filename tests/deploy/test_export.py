@@ -1,6 +1,7 @@
 """Exports are the policies that they are made of: memories, encoders, actions, wrappers."""
 
 import json
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -322,6 +323,7 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
             start = False
             if terminated:
                 break
+    continues_from_a_state(files, clew.load_policy(folder), env.reset(seed=0)[0])
     with pytest.raises(runner.PolicyError, match="previous reward"):
         files(env.reset(seed=0)[0])
     with pytest.raises(UserError, match="is an export, which has one policy with greedy actions"):
@@ -341,6 +343,25 @@ def test_a_run_and_its_export_act_alike(trained: Path, capsys: Any) -> None:
     assert "largest deviation" in alone.stdout
     assert run(["export", str(trained / "export.zip"), "--verify"]) == 0
     assert "deviates by" in capsys.readouterr().out
+
+
+def continues_from_a_state(policy: Any, other: Any, observation: Any) -> None:
+    """A state that is set before the first call counts, the previous action with it."""
+    begun, kept = other.state, pickle.dumps(policy.state)
+    other.state = pickle.loads(kept)
+    policy(observation, reward=1.0)
+    other(observation, reward=1.0)
+    assert all(np.array_equal(policy.outputs[name], other.outputs[name]) for name in policy.outputs)
+    assert all(np.array_equal(policy.state[name], other.state[name]) for name in policy.state)
+    other.state = begun
+    other(observation)  # opens an episode: no reward is missing
+    bare = runner.State(policy.state.policy, policy.state)
+    other.state = bare
+    with pytest.raises(runner.PolicyError, match="its previous action, which the state lacks"):
+        other(observation, reward=1.0)
+    wide = runner.State(bare.policy, {n: np.repeat(x, 2, axis=0) for n, x in bare.items()})
+    with pytest.raises(runner.PolicyError, match=r"leaf of the state .* has shape \[2, "):
+        other.state = wide
 
 
 _ALONE = f"""

@@ -116,6 +116,18 @@ def test_a_state_of_another_policy_is_refused(path: Path) -> None:
         one.state = one.state._replace(key=jax.random.key(1))
 
 
+def test_a_state_with_nan_is_refused_and_changes_nothing(path: Path) -> None:
+    policy = loaded(path)
+    played(policy, range(2), 0)
+    before, broken = policy.state, policy.state
+    broken.memory[0][5] = np.nan
+    with pytest.raises(UserError, match=r"the state has NaN: \.memory\[0\] at \[5\], expected num"):
+        policy.state = broken
+    jax.tree.map(np.testing.assert_array_equal, policy.state, before)
+    policy.state = before._replace(fresh=True)  # a bool of Python's fits too
+    assert policy.state.fresh
+
+
 def test_one_environment_of_several_is_reset(path: Path) -> None:
     policy, fresh = (loaded(path, num_envs=COUNT) for _ in range(2))
     played(policy, range(5))

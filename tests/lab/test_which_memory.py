@@ -293,7 +293,7 @@ def test_what_is_held_for_long_is_learned_from_whole_episodes(
     ):
         said = output("advise", "--env", "labelled:Labelled", *options, need)
         assert ("--ppo." in said) == bool(reach) and reach in said
-        assert "--name trial-labelled-Labelled --seeds 2 --steps 50000\n" in said
+        assert "--name brief-labelled-Labelled --seeds 2 --steps 50000\n" in said
         assert "cost at default sizes" in said
 
 

@@ -9,7 +9,7 @@ import pytest
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig
 from clew.cli.parse import parse, value_before_parsing
-from clew.cli.train import TrainCommand, default_command
+from clew.cli.train import TrainCommand, default_command, on_algorithm
 from clew.envs.wrappers import WrapperConfig
 from clew.lab.studies import presets
 from clew.lab.sweep.space import Range
@@ -75,6 +75,32 @@ def test_the_command_line_chooses_alike(args: str, algorithm: str, scaled: bool)
     config = parse(TrainCommand, words, command="train", about="", default=default).config
     assert (config.algorithm, config.wrappers.normalise_rewards) == (algorithm, scaled)
     assert config.network.encoder == ("auto" if algorithm == "ppo" and named != "ppo" else "none")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ("", ""),
+        ("--algorithm auto", ""),
+        (
+            "--algorithm ppo",
+            f"an algorithm is named, which turns off other defaults of {POLE}: for an encoder and "
+            "scaled rewards add --network.encoder auto --wrappers.normalise-rewards",
+        ),
+        ("--algorithm ppo --wrappers.no-normalise-rewards", ": for an encoder add --network.enco"),
+        ("--algorithm sac", "scaled rewards add --network.encoder auto --wrappers.reward-scale F"),
+        ("--algorithm sac --wrappers.reward-scale 0.1 --network.encoder none", ""),
+        ("--a2c.num-envs 4", f"a2c, because its settings are given (without them {POLE} is learn"),
+        ("--a2c.num-envs 4", "is learned by ppo), which turns off other defaults of"),
+    ],
+)
+def test_defaults_that_a_chosen_algorithm_turns_off_are_said(args: str, says: str) -> None:
+    """With the options that bring them back; a replay keeps rewards as they were divided then."""
+    words = f"--env {POLE} {args}".split()
+    default = default_command(words)
+    config = parse(TrainCommand, words, command="train", about="", default=default).config
+    said = on_algorithm(words, config)
+    assert says in said[0] if says else not said
 
 
 def test_presets_are_what_their_papers_say() -> None:

@@ -20,10 +20,11 @@ from clew.lab.grid import Setting, Study
 from clew.lab.sweep.sweep import Sweep
 from clew.run import evaluation, metrics
 from clew.run.asynchronous.settings import AsyncConfig
-from clew.run.best import EVALUATED, Best, Score
+from clew.run.best import Best, Score
 from clew.run.build import make_parts
 from clew.run.evaluation import OWN_KEYS, is_due
 from clew.run.load import load_run
+from clew.run.names import EVALUATED
 from clew.run.progress import Lines, Report
 from clew.run.train import RunResult
 from clew.run.updates import init_run

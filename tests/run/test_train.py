@@ -4,7 +4,8 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import gymnasium
 import jax
@@ -20,7 +21,7 @@ from clew.errors import UserError
 from clew.interact.task import HostConfig
 from clew.report.curves import plot_runs
 from clew.run import checkpoint, train
-from clew.run.build import make_parts
+from clew.run.build import Parts, make_parts
 from clew.run.config import TrainConfig, config_from_json
 from clew.run.evaluate import EvalResult, interval
 from clew.run.progress import Lines
@@ -110,6 +111,22 @@ def test_settings_of_wrappers_without_the_one_that_they_need_are_said_to_change_
         wrappers=clew.WrapperConfig(reward_gamma=0.9),
     )
     assert_says_first(config, "wrappers.reward_gamma changes nothing without wrappers.normalise_r")
+
+
+def test_wrappers_in_place_of_those_that_normalise_rewards_are_said(tmp_path):
+    """By default those of Gymnasium environments do; not where the algorithm was chosen too."""
+    own = WrapperConfig(keep=(0, 2))
+    config = clew.TrainConfig(env="gymnasium:CartPole-v1", wrappers=own, run_dir=str(tmp_path))
+    said = r"rewards are not normalised, .*: WrapperConfig\(\.\.\., normalise_rewards=True\)"
+    assert_says_first(config, said)
+    wrappers = [dataclasses.replace(own, normalise_rewards=True), WrapperConfig()]
+    wrappers.append(dataclasses.replace(own, reward_scale=0.1))
+    others = [dataclasses.replace(config, wrappers=other) for other in wrappers]
+    named = clew.TrainConfig(env=config.env, wrappers=own, algorithm="ppo")
+    in_jax = clew.TrainConfig(env="memory_chain", wrappers=WrapperConfig(noise=0.1))
+    for other in (*others, named, in_jax):
+        parts = cast(Parts, SimpleNamespace(config=other))
+        assert not list(train._no_scale(parts))
 
 
 def test_the_same_script_begins_a_run_and_goes_on_with_it(tmp_path):

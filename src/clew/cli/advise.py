@@ -169,7 +169,7 @@ class AskedTask:
         print(
             f"\nBy default clew compare trains each memory with {config.algorithm}: {SEEDS} seeds "
             f"of {config.steps:,} steps. To see how long that takes:\n"
-            f"  {together or self._for(needs[:1])} --name trial-{slug(config.env)} --seeds 2 "
+            f"  {together or self._for(needs[:1])} --name brief-{slug(config.env)} --seeds 2 "
             f"--steps {config.steps // 10}\n"
             "If no memory scores above none, the learner may be the cause: try "
             f"{self._otherwise(needs)}."

@@ -37,7 +37,7 @@ def parse(
     command: str,
     about: str,
     default: T | None = None,
-    prefer: str = "",
+    prefer: Sequence[str] = (),
 ) -> T:
     """Reads the options of a command into its dataclass.
 
@@ -47,7 +47,8 @@ def parse(
         command: its name, for the help and errors.
         about: its description, for the help.
         default: values of options that are not given, instead of the dataclass's defaults.
-        prefer: the group of options for hints, if several groups have the option that is meant.
+        prefer: the group of options for hints, if several groups have the option that is meant,
+            then all groups of which only one is in use.
 
     Raises:
         UserError: for an unknown option, with the nearest one, or an impossible value.
@@ -230,16 +231,22 @@ def _unexpected(token: str, args: Sequence[str], kind: Any, prog: str) -> UserEr
     return UserError(f"unexpected argument {token!r}: {hint}. See {prog} --help")
 
 
-def _unknown(token: str, args: Sequence[str], kind: Any, prog: str, prefer: str) -> UserError:
+def _unknown(
+    token: str, args: Sequence[str], kind: Any, prog: str, prefer: Sequence[str]
+) -> UserError:
     if not token.startswith("-"):
         return _unexpected(token, args, kind, prog)
     given = token.split("=", 1)[0]
     names = list(option_names(kind))
     # Often only the group is missing (--learning-rate), or the name is another library's.
-    meant = here(given, names, prefer)
+    used, *known = [f"--{group}." for group in prefer] or [""]
+    meant = here(given, names, used)
     calls = (
         f"clew calls it {' or '.join(meant)}{note(given, meant[0])}" if meant else instead(given)
     )
+    others = tuple(group for group in known if group != used and used in known)
+    if meant and "." not in given and all(option.startswith(others) for option in meant):
+        calls += f", which {prefer[0]} does not have"
     if calls:
         return UserError(f"unknown option {given!r}: {calls}. See {prog} --help")
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.6)

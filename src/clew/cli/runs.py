@@ -1,5 +1,6 @@
 """`clew runs`: the runs of a folder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,12 @@ from clew.files import read_json
 from clew.names import is_reference
 from clew.output import say
 from clew.run import json_lines
+from clew.run.json_lines import Row
+from clew.run.names import EVALUATED, list_checkpoints, update_of
 
 ABOUT = "Lists the runs of a folder with their progress and scores."
+SCORES = ("success", "return")
+"""The listed metrics, of the newest row of metrics and of the newest evaluation."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +43,26 @@ def main(args: list[str]) -> int:
     if command.json:
         print_json(found)
         return 0
+    columns = ["run", "memory", "task", "seeds", "steps", "complete", *SCORES]
+    evaluations = [run["evaluation"] or {} for run in found]
+    shown = [name for name in SCORES if any(e.get(name) is not None for e in evaluations)]
     rows = [
         [
-            run["name"],
-            run["memory"],
-            run["env"],
-            str(run["seeds"]),
-            f"{run['steps']:,}",
-            f"{run['steps'] / run['total_steps']:.0%}",
-            "" if run["success"] is None else f"{run['success']:.2f}",
-            "" if run["return"] is None else f"{run['return']:.2f}",
+            *(run["name"], run["memory"], run["env"], str(run["seeds"]), f"{run['steps']:,}"),
+            f"{100 * run['steps'] // run['total_steps']}%",
+            *(_shown(run[name]) for name in SCORES),
+            *(_shown(evaluation.get(name)) for name in shown),
         ]
-        for run in found
+        for run, evaluation in zip(found, evaluations, strict=True)
     ]
-    columns = ["run", "memory", "task", "seeds", "steps", "complete", "success", "return"]
+    columns += [f"evaluated {name}" for name in shown]
     print_table(f"{counted(len(found), 'run')} in {folder}", columns, rows)
     return 0
 
 
 def _describe(path: Path) -> dict[str, Any] | None:
-    """A run's settings and its newest row of metrics, read without JAX."""
+    """A run's settings, its newest row of metrics and its newest checkpoint's name, read without
+    JAX."""
     try:
         config = read_json(path / "config.json")["config"]
         # The first runs did not name their algorithm, since there was only one.
@@ -71,7 +76,7 @@ def _describe(path: Path) -> dict[str, Any] | None:
             "seeds": int(config["seeds"]),
             "total_steps": max(1, -(-config["steps"] // per_update)) * per_update,
         }
-        rows = json_lines.read(path / "metrics.jsonl", {"steps": int})
+        rows = [line.row for line in json_lines.read(path / "metrics.jsonl", {"steps": int})]
     except UserError as error:
         say(f"warning: {error}")
         return None
@@ -79,11 +84,28 @@ def _describe(path: Path) -> dict[str, Any] | None:
         text = f"{path / 'config.json'} has no settings of a run ({type(error).__name__}: {error})"
         say(f"warning: {text}")
         return None
-    row = rows[-1].row if rows else {}
-    scores = {name: _mean(row.get(name)) for name in ("success", "return")}
-    return described | {"steps": row.get("steps", 0)} | scores
+    newest = rows[-1] if rows else {"steps": 0}
+    saved = [update_of(kept) or 0 for kept in list_checkpoints(path / "checkpoints")]
+    steps = max(newest["steps"], *(update * per_update for update in saved), 0)
+    return described | {"steps": steps, **_scores(newest), "evaluation": _evaluation(rows)}
+
+
+def _evaluation(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """The newest evaluation while training: the steps before it, and its scores."""
+    for row in reversed(rows):
+        if any(name.startswith(EVALUATED) for name in row):
+            return {"steps": row["steps"], **_scores(row, EVALUATED)}
+    return None
+
+
+def _scores(row: Row, prefix: str = "") -> dict[str, float | None]:
+    return {name: _mean(row.get(prefix + name)) for name in SCORES}
 
 
 def _mean(values: Any) -> float | None:
     known = [v for v in values if isinstance(v, int | float)] if isinstance(values, list) else []
     return sum(known) / len(known) if known else None
+
+
+def _shown(score: float | None) -> str:
+    return "" if score is None else f"{score:.2f}"

@@ -19,8 +19,8 @@ from clew.run.config import TrainConfig
 from clew.run.folder import slug
 from clew.stats.intervals import over_seeds
 
-ABOUT = """Searches settings of clew train in trials chosen by Optuna, then trains the best and the
-default with fresh seeds: clew sweep --env ENV --memory lstm --vary
+ABOUT = """Searches settings of clew train in trials (choices of settings) by Optuna, then trains
+the best and the default with fresh seeds: clew sweep --env ENV --memory lstm --vary
 ppo.learning_rate=log:1e-4..1e-2 ppo.entropy_cost=0..0.05 ppo.rollout_length=32,64,128 --trials 40
 --steps 3e5 --seeds 2. A setting varies over LOW..HIGH, over log:LOW..HIGH (log-uniform), or over
 values separated by commas; every other option of clew train applies to all trials. To resume a
@@ -37,7 +37,8 @@ class SweepCommand(Memories):
     first: tuple[str, ...] = ()
     """Settings to try first, after the defaults, each in quotes: "SETTING=VALUE SETTING=VALUE"."""
     trials: int = 20
-    """Trials of every memory; may be raised later."""
+    """Choices of settings that are tried for every memory (Optuna's trials; those of several
+    episodes are --wrappers.trial-episodes); may be raised later."""
     fresh_seeds: int = 5
     """Agents of the best and of the default that are trained at the end."""
     episodes: int = 100

@@ -67,7 +67,7 @@ def main(args: list[str]) -> int:
     """Trains, and prints the result."""
     _refuse_several(args)
     default = default_command(args)
-    prefer = f"--{default.config.algorithm}."
+    prefer = default.config.algorithm, *LEARNERS
     command = parse(
         TrainCommand, args, command="train", about=ABOUT, default=default, prefer=prefer
     )
@@ -109,7 +109,7 @@ def parse_training(
             to start from.
     """
     config = dataclasses.replace(default_command(args).config, **changes)
-    prefer = f"--{config.algorithm}."
+    prefer = [config.algorithm]
     parsed = parse(kind, args, command=command, about=about, default=kind(config), prefer=prefer)
     if parsed.memories and value_before_parsing(args, "--memory") is not None:
         raise UserError("--memories names all memories: leave out --memory")
@@ -174,29 +174,33 @@ def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] =
     for name, token in given.items():
         if name not in (learners or (config.algorithm,)):
             raise UserError(unused(token.split("=")[0], name, config))
-    usual = choose_algorithm(config.env, ())
+    usual, left = choose_algorithm(config.env, ()), _left_out(args, config)
     if config.preset:
         return []
     if value_before_parsing(args, "--algorithm"):
-        return _on_fit(args, config)
+        return [f"an algorithm is named{left}"] if left else []
     if config.algorithm == usual:
         return []
-    return [
-        f"algorithm {config.algorithm}, because its settings are given; without them {config.env} "
-        f"is learned by {usual}, with a suitable encoder and reward scale"
-    ]
+    chosen = f"algorithm {config.algorithm}, because its settings are given"
+    return [f"{chosen} (without them {config.env} is learned by {usual}){left}"]
 
 
-def _on_fit(args: Sequence[str], config: TrainConfig) -> list[str]:
-    """A line if an algorithm is named and encoder or reward scale differ from those of "auto"."""
-    fit, given, left = default_settings(config.env), " ".join(args), []
-    if fit.encoder is not None and "--network.encoder" not in given:
-        left.append(f"--network.encoder {fit.encoder}")
-    if fit.normalise_rewards and "normalise-rewards" not in given:
-        left.append("--wrappers.normalise-rewards")
+def _left_out(args: Sequence[str], config: TrainConfig) -> str:
+    """The end of a line if encoder or reward scale differ from those of "auto", with the options
+    that bring them back; else empty."""
+    fit, given = default_settings(config.env), " ".join(args)
+    left: dict[str, str] = {}
+    if fit.encoder not in (None, config.network.encoder) and "--network.encoder" not in given:
+        left["an encoder"] = f"--network.encoder {fit.encoder}"
+    scaled = config.wrappers.normalise_rewards or "reward-scale" in given
+    if fit.normalise_rewards and not scaled and "normalise-rewards" not in given:
+        replays = "replay_steps" in config.learning.__dataclass_fields__
+        option = "reward-scale FACTOR" if replays else "normalise-rewards"
+        left["scaled rewards"] = f"--wrappers.{option}"
     if not left:
-        return []
-    return [f"an algorithm is named; without it {config.env} is learned with {' '.join(left)} too"]
+        return ""
+    what, add = " and ".join(left), " ".join(left.values())
+    return f", which turns off other defaults of {config.env}: for {what} add {add}"
 
 
 def on_sizes(config: TrainConfig, memories: Sequence[str] = ()) -> list[str]:

@@ -162,11 +162,23 @@ def evaluate(op: str, attributes: Any, *values: Array) -> Array:
 
 
 class State(dict):
-    """Arrays [batch, ...] by name, and the policy that they belong to."""
+    """Arrays [batch, ...] by name, and the policy that they belong to.
 
-    def __init__(self, policy: str, leaves: Arrays):
+    Args:
+        policy: its digest, as the manifest has it.
+        leaves: the arrays.
+        action: the last actions [batch, ...], which some policies see; None where not known.
+        fresh: whether the state is that before any observation.
+    """
+
+    action: Array | None = None  # of states that were pickled without it
+    fresh = False
+
+    def __init__(
+        self, policy: str, leaves: Arrays, action: Array | None = None, fresh: bool = False
+    ):
         super().__init__(leaves)
-        self.policy = policy
+        self.policy, self.action, self.fresh = policy, action, fresh
 
 
 class Model:
@@ -198,7 +210,8 @@ class Model:
     def init_state(self, batch: int = 1) -> State:
         """The state before any observation, for `batch` environments."""
         first = {name: self.tensors[entry["initial"]] for name, entry in self.leaves.items()}
-        return State(self.policy, {n: np.repeat(x[None], batch, axis=0) for n, x in first.items()})
+        leaves = {name: np.repeat(x[None], batch, axis=0) for name, x in first.items()}
+        return State(self.policy, leaves, fresh=True)
 
     def step(self, state: State, inputs: Arrays) -> tuple[Arrays, State]:
         """Reads one observation of every environment.
@@ -222,7 +235,7 @@ class Model:
         batch = len(inputs["start"])
         outputs = {name: self._full(values[i], batch, name) for name, i in self._results.items()}
         leaves = {name: self._full(values[i], batch, name) for name, i in self._next.items()}
-        return outputs, State(self.policy, leaves)
+        return outputs, State(self.policy, leaves, outputs["action"])
 
     def _values(self, state: State, inputs: Arrays) -> list[Any]:
         """The values before the first operation."""
@@ -307,20 +320,22 @@ class Model:
                 raise PolicyError(f"{found}, said as {node['dtype']!r:.20} {shape!r:.60}")
 
     def _check(self, state: State, inputs: Arrays) -> None:
+        _same_names("input", inputs, self.inputs)
+        batch = np.shape(inputs["start"])[:1] or (1,)
+        for name, entry in self.inputs.items():
+            _check_array(f"input {name}", inputs[name], entry, batch)
+        self.check_state(state, batch)
+
+    def check_state(self, state: State, batch: tuple[int, ...]) -> None:
+        """Refuses a state that is not of this policy, or of another batch, with a `PolicyError`."""
         if not isinstance(state, State) or state.policy != self.policy:
             owner = state.policy if isinstance(state, State) else type(state).__name__
             raise PolicyError(
                 f"the state belongs to another policy: {owner!r:.40}, not {self.policy!r}"
             )
-        _same_names("input", inputs, self.inputs)
         _same_names("leaf of the state", state, self.leaves)
-        batch = np.shape(inputs["start"])[:1] or (1,)
-        for kind, given, wanted in (
-            ("input", inputs, self.inputs),
-            ("leaf of the state", state, self.leaves),
-        ):
-            for name, entry in wanted.items():
-                _check_array(f"{kind} {name}", given[name], entry, batch)
+        for name, entry in self.leaves.items():
+            _check_array(f"leaf of the state {name}", state[name], entry, batch)
 
 
 def _entries(manifest: dict[str, Any], part: str) -> dict[str, dict[str, Any]]:
@@ -535,6 +550,11 @@ def _read_other(entry: dict[str, Any], given: Mapping[str, Any]) -> Array:
     value = given.get(kind)
     if kind.startswith("previous") and given["start"]:
         value = np.zeros(entry["shape"])
+    elif value is None and kind == "previous_action":
+        raise PolicyError(
+            "this policy sees its previous action, which the state lacks: start=True, or a state "
+            "that a step has returned"
+        )
     elif value is None:
         how = kind.removeprefix("previous_")
         raise PolicyError(f"this policy sees its {kind.replace('_', ' ')}: give {how}=...")
@@ -559,8 +579,21 @@ class Policy:
 
     def reset(self) -> None:
         """Resets the memory, as before the first observation."""
-        self.state, self.outputs, self._fresh = self.model.init_state(1), None, True
-        self._action: Array | None = None
+        self.state, self.outputs = self.model.init_state(1), None
+
+    @property
+    def state(self) -> State:
+        """What the policy remembers between two calls; a policy that is given it continues from it.
+
+        Raises:
+            PolicyError: when it is set to one that is not of this policy and one environment.
+        """
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self.model.check_state(state, (1,))
+        self._state = state
 
     def __call__(
         self,
@@ -584,17 +617,15 @@ class Policy:
         """
         read = self._read(
             observation,
-            start=bool(start) or self._fresh,
-            previous_action=self._action,
+            start=bool(start) or self._state.fresh,
+            previous_action=None if self._state.action is None else self._state.action[0],
             previous_reward=reward,
             previous_ended=ended,
             action_mask=action_mask,
         )
         inputs = {name: value[None] for name, value in read.items()}
-        self.outputs, self.state = self.model.step(self.state, inputs)
-        self._fresh = False
-        self._action = chosen = self.outputs["action"][0]
-        action = chosen.astype(self.manifest["action"]["dtype"])
+        self.outputs, self._state = self.model.step(self._state, inputs)
+        action = self.outputs["action"][0].astype(self.manifest["action"]["dtype"])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iu" else action
 
 

@@ -82,9 +82,9 @@ class WrapperConfig(Settings):
     """Truncate episodes after this many of the agent's steps, in addition to the environment's own
     limits; None for no further limit."""
     trial_episodes: int = 1
-    """Number of episodes in a trial, which share what the task drew at its beginning and through
-    which the agent keeps its memory; the agent sees its previous action and reward, and whether an
-    episode has just ended. For the agent a trial is one episode. 1 for no trials."""
+    """Number of episodes in a trial (RL^2), which share what the task drew at its beginning and
+    through which the agent keeps its memory; the agent sees its previous action and reward, and
+    whether an episode has just ended. For the agent a trial is one episode. 1 for no trials."""
     trial_memory: bool = True
     """False is the control: the same trials, with a memory that is reset in each episode."""
     keep: tuple[int, ...] | None = None

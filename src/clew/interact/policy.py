@@ -331,13 +331,14 @@ class Policy:
         """Continues from a state.
 
         Raises:
-            UserError: if it is not the state of such a policy, naming what does not fit.
+            UserError: if it is not the state of such a policy or has NaN, naming what does not fit.
         """
         own, given = _forms(self.state), _forms(state)
         for name in own | given:
             here, theirs = (forms.get(name, "missing") for forms in (own, given))
             if here != theirs:
                 raise UserError(f"the state does not fit: {name} is {theirs}, expected {here}")
+        _require_no_nan(state)
         alone = self._num_envs is None
         leaves = [
             np.array(leaf)[None] if alone else np.array(leaf) for leaf in jax.tree.leaves(state)
@@ -432,6 +433,19 @@ def _forms(tree: Any) -> dict[str, str]:
         for path, leaf in named
     }
     return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
+
+
+def _require_no_nan(state: PolicyState) -> None:
+    """Refuses a state with NaN in it, which no later observation would remove from most memories.
+
+    Infinity may be what a memory begins with, such as that of a largest number so far.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        array = np.asarray(leaf)
+        if jnp.issubdtype(array.dtype, np.inexact) and np.isnan(array).any():
+            at = np.argwhere(np.isnan(array))[0].tolist()
+            name = jax.tree_util.keystr(path)
+            raise UserError(f"the state has NaN: {name} at {at}, expected numbers")
 
 
 def _numbers(value: Any) -> np.ndarray:

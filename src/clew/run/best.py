@@ -19,11 +19,10 @@ from jaxtyping import PyTree
 from clew.run import checkpoint, machine
 from clew.run.checkpoint import Checkpoint, CheckpointError, Identity
 from clew.run.json_lines import Row
+from clew.run.names import EVALUATED
 
 EPISODES = 100
 """Least number of episodes of a score."""
-EVALUATED = "evaluation."
-"""Prefix of the metrics of evaluations in rows; without it they are those of training episodes."""
 AGENT, STATISTICS = "/seed/agent", "/seed/actor/statistics"
 """Paths of the agents and of their wrappers' statistics in the state of a run."""
 _SEEDS = "seeds"

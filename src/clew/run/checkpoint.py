@@ -20,7 +20,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import struct
 import warnings
@@ -36,6 +35,7 @@ from jaxtyping import PyTree
 from clew.errors import UserError
 from clew.files import read_file, write_file
 from clew.run.migration import migrate_leaves
+from clew.run.names import checkpoint_name, list_checkpoints, update_of
 
 MAGIC = b"CLEWCKPT"
 FORMAT = 1
@@ -44,7 +44,6 @@ KEEP = 3
 BEST = "best.clew"
 REPLAY = "replay"
 """Key in the meta values of a checkpoint: the digest of its replay file, if it has one."""
-_NAME = re.compile(r"update-([0-9]{1,18})\.clew")
 _AXES = 16
 """Most axes of an array in a file."""
 
@@ -123,7 +122,7 @@ def save(
     Raises:
         CheckpointError: if the disk is full or cannot be written to.
     """
-    path = folder / f"update-{meta['update']:09d}.clew"
+    path = folder / checkpoint_name(meta["update"])
     with _written(path):
         if jax.tree.leaves(replay):
             blocks = encode(named_leaves(replay), {"update": meta["update"]}, {})
@@ -152,12 +151,6 @@ def _written(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(_write_failure(path.parent, path, error)) from error
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, oldest first, without incomplete ones."""
-    found = [p for p in folder.iterdir() if _NAME.fullmatch(p.name)] if folder.is_dir() else []
-    return sorted(found, key=lambda p: int(p.stem.removeprefix("update-")))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -456,8 +449,7 @@ def _leaf(rest: memoryview, entry: dict[str, Any], what: str) -> np.ndarray:
 
 def _check_update(path: Path, meta: dict[str, Any], leaves: dict[str, np.ndarray]) -> None:
     """Checks that a file's name, its header and its state agree on the update."""
-    named = _NAME.fullmatch(path.name)
-    if named and int(named[1]) != meta["update"]:
+    if update_of(path) not in (None, meta["update"]):
         raise CheckpointError(f"it is of update {meta['update']}, but its name has another")
     counted = leaves.get("/update")
     if counted is None or counted.shape or counted.dtype.kind not in "iu":

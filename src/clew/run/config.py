@@ -38,7 +38,7 @@ from clew.files import with_lists, with_tuples
 from clew.interact.task import HostConfig
 from clew.memory import MEMORIES
 from clew.names import is_reference, recorded_name
-from clew.other_names import OTHER_NAMES, note
+from clew.other_names import meanings, note
 from clew.run.asynchronous.settings import PLACE, AsyncConfig
 from clew.run.defaults import ENV, MEMORY_OPTIONS, DefaultOptions, defaults_for, memory_defaults
 from clew.run.loggers import WandbConfig, check_loggers
@@ -86,12 +86,13 @@ def _python_numbers(value: Any) -> Any:
 
 
 def _unknown_setting(name: str) -> UserError:
-    meant = OTHER_NAMES.get(name, name)
-    groups = {group: kind for group, kind in _GROUPS.items() if meant in _hints(kind)}
-    if groups:
-        having = (f"{group}=clew.{kind.__name__}({meant}=...)" for group, kind in groups.items())
-        where = f"{name} belongs to a group of settings: {' or '.join(having)}"
-        return UserError(where + note(name, meant))
+    places: dict[str, list[str]] = {}
+    for group, kind in _GROUPS.items():
+        if meant := next((m for m in meanings(name) if m in _hints(kind)), None):
+            places.setdefault(meant, []).append(f"{group}=clew.{kind.__name__}({meant}=...)")
+    if places:
+        having = (" or ".join(those) + note(name, meant) for meant, those in places.items())
+        return UserError(f"{name} belongs to a group of settings: {' or '.join(having)}")
     return unknown_setting("setting", name, _hints(TrainConfig))
 
 

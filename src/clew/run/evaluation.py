@@ -11,9 +11,9 @@ from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.files import finite
 from clew.interact.episodes import EpisodeTooLong, metrics_of_all
 from clew.interact.host_rollout import unpacked
-from clew.run.best import EVALUATED
 from clew.run.build import Parts
 from clew.run.config import TrainConfig
+from clew.run.names import EVALUATED
 from clew.run.updates import SeedState
 
 OWN_KEYS = 2**31 + 2

@@ -16,6 +16,7 @@ from clew.run import checkpoint, folder
 from clew.run.best import AGENT, EPISODES, STATISTICS, scores_of
 from clew.run.build import agent_parts, make_task
 from clew.run.config import TrainConfig
+from clew.run.names import checkpoint_name
 from clew.run.spaces import require_same_spaces
 from clew.run.trust import require
 
@@ -132,7 +133,7 @@ def _checkpoint(found: Path, wanted: str, config: TrainConfig) -> Path:
         )
     found_best = [best] if best.exists() else []
     names = {path.name: path for path in (*checkpoint.list_checkpoints(kept), *found_best)}
-    numbered = f"update-{int(wanted):09d}.clew" if wanted.isdecimal() else wanted
+    numbered = checkpoint_name(int(wanted)) if wanted.isdecimal() else wanted
     for name, path in names.items():
         if numbered in (name, path.stem):
             return path

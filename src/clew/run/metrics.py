@@ -17,11 +17,12 @@ from clew.errors import UserError, one_line
 from clew.files import finite
 from clew.interact import default_settings
 from clew.run import json_lines
-from clew.run.best import EVALUATED, Score
+from clew.run.best import Score
 from clew.run.config import TrainConfig
 from clew.run.folder import CONFIG, METRICS
 from clew.run.json_lines import Row, RowFile
 from clew.run.machine import versions
+from clew.run.names import EVALUATED
 from clew.stats import Interval, bootstrap_interval
 
 _KINDS = {"steps": int, "episodes": list}

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
 from clew.output import FailSafeOutput
-from clew.run.best import EVALUATED
 from clew.run.config import TrainConfig
 from clew.run.loggers import Logger, make_logger
 from clew.run.metrics import read_metrics
+from clew.run.names import EVALUATED
 
 CLOSE_SECONDS = 30.0
 """How long the end of a run waits for a logger, which may have many rows to send."""

@@ -18,6 +18,7 @@ from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.envs.wrappers import INFO, NEEDED
 from clew.errors import UserError, counted, one_line, system_error
 from clew.files import write_json
+from clew.interact import default_settings
 from clew.interact.hosted_task import HostedTask
 from clew.interact.task import HostConfig
 from clew.memory.base import count_floats
@@ -271,7 +272,7 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
 def _remarks(parts: Parts) -> Iterator[str]:
     """Remarks for the user before a new run begins."""
     before = (_no_episode, _no_learning, _no_evaluation)
-    for remarks in (*before, _no_host, _no_use, _unread, _pictures, _unasked):
+    for remarks in (*before, _no_host, _no_use, _no_scale, _unread, _pictures, _unasked):
         yield from remarks(parts)
 
 
@@ -326,6 +327,24 @@ def _no_use(parts: Parts) -> Iterator[str]:
     for name, needed in NEEDED.items():
         if name in wrappers.changed and not getattr(wrappers, needed):
             yield f"wrappers.{name} changes nothing without wrappers.{needed}"
+
+
+def _no_scale(parts: Parts) -> Iterator[str]:
+    """Says where wrappers took the place of the default ones, which normalise rewards.
+
+    Where the algorithm was chosen too, the encoder is not the default either, and the command line
+    says both.
+    """
+    config, fit = parts.config, default_settings(parts.config.env)
+    wrappers = config.wrappers
+    scaled = wrappers.normalise_rewards or {"reward_scale", "reward_clip"} & wrappers.changed.keys()
+    default = (config.algorithm, config.network.encoder) == (fit.algorithm, fit.encoder)
+    if fit.normalise_rewards and default and wrappers.changed and not scaled:
+        yield (
+            f"rewards are not normalised, as those of {config.env} are by default: the wrappers "
+            "that are given take the place of the default ones; to have both: "
+            "WrapperConfig(..., normalise_rewards=True)"
+        )
 
 
 def _unread(parts: Parts) -> Iterator[str]:

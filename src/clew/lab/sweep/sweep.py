@@ -84,7 +84,7 @@ class Sweep:
     memories: tuple[str, ...] = ()
     """Memories to search and compare; by default only that of `config`."""
     trials: int = 20
-    """Number of trials of every memory."""
+    """Number of choices of settings (Optuna's trials) that are tried for every memory."""
     fresh_seeds: int = 5
     """Number of agents with which the best and the default are trained at the end; their seeds
     follow those of the trials."""
