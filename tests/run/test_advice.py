@@ -15,7 +15,7 @@ ROWS = [{"grad_norm": [40.0, 30.0]}, {"grad_norm": [None, 35.0]}]
 
 def test_long_gradients_are_told() -> None:
     told = advice(ROWS, CONFIG)
-    assert told is not None and "35 long" in told and "clipped to 0.5" in told
+    assert told is not None and "norm was 35" in told and "clipped to 0.5" in told
     assert "--wrappers.normalise-rewards" in told
 
 

@@ -179,7 +179,7 @@ class Agent(eqx.Module):
         return self.unroll_encoded(state, self.encoder(observations), starts, mask)
 
     def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
-        """Which actions are allowed, on any leading axes; None where all always are."""
+        """Which actions are allowed, on any leading axes; None where all are always allowed."""
         return None if self.mask is None else self.mask(cast("dict[str, Array]", observation))
 
     def unroll_encoded(

@@ -63,7 +63,7 @@ class Environment(eqx.Module):
     observation_size: eqx.AbstractVar[int]
     """Size of an observation."""
     num_actions: eqx.AbstractVar[int]
-    """Number of discrete actions; 0 where actions are not discrete."""
+    """Number of discrete actions; 0 where the action space is not Discrete."""
     metric_names: eqx.AbstractVar[tuple[str, ...]]
     action_names: ClassVar[tuple[str, ...]] = ()
     """The names of the actions, in order; empty if they have none."""
@@ -114,11 +114,11 @@ class Environment(eqx.Module):
 
         By default the same episode opens again: everything that was drawn stays, and only the draws
         of `step` differ. A task may instead keep the draws of `first` that the agent has to find
-        out within a trial, and repeat the others in every episode.
+        out within a trial, and draw the others anew in every episode.
 
         Args:
             first: the result of `reset` or `next_episode` at the trial's beginning.
-            key: for the draws that are repeated.
+            key: for what is drawn anew.
         """
         return first
 
@@ -137,7 +137,7 @@ class Environment(eqx.Module):
         """Takes one action."""
 
     def action_mask(self, state: EnvState) -> Bool[Array, " n"] | None:
-        """Which actions are allowed in a state, as booleans; None, the default, allows all always.
+        """True for the actions that are allowed in a state; None, the default, allows all always.
 
         There is one boolean for every action of a Discrete; for a MultiDiscrete, those of all
         choices are concatenated. At least one action of each choice must be allowed, except where

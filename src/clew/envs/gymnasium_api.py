@@ -187,7 +187,7 @@ def require_unforked(used: set[int], what: str) -> None:
 
     Args:
         used: the processes that have used them; adds this one.
-        what: the message, "... in a process forked from one that has ...".
+        what: the start of the message, "... in a process forked from one that has ...".
 
     Raises:
         UserError: if the parent of this process has used them.

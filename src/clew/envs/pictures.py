@@ -110,7 +110,7 @@ def distributed_picture(
 ) -> Picture:
     """Every time with the bit that it shows, a frame around the current one, and the count so far.
 
-    The arguments are those of `chain_picture`, and `times`, when each bit is shown.
+    The arguments are those of `chain_picture` without `query`, and `times`, when each bit is shown.
     """
     past = times <= time
     ones = int(np.sum(context[past]))

@@ -239,7 +239,7 @@ def number_bits(bits: Int[Array, " bits"]) -> dict[str, Int[Array, ""]]:
 
 
 def forced_context(given: Any, drawn: np.ndarray) -> np.ndarray:
-    """The bits given, or those drawn; raises `UserError` unless they are as many bits."""
+    """The bits given, or those drawn; raises `UserError` unless they are bits, and as many."""
     if given is None:
         return drawn.copy()
     bits = integers(given)

@@ -27,7 +27,7 @@ from clew.memory.parts.options import takes_options_of
 class GRUCell(AbstractCell):
     """One layer of a `GRU`.
 
-    `recurrent_bias` is c; with `all_biases` it also has the biases of r and z, as in PyTorch.
+    `recurrent_bias` is c; with `all_biases` the biases of r and z come before it, as in PyTorch.
     """
 
     inputs: Linear

@@ -116,8 +116,8 @@ class LSTM(CellStack):
         forget_bias: initial bias of the forget gate; the baseline of Pramanik (2023) has 0, and 1
             keeps the cell longer at the start of training.
         chrono: steps that the longest memories last at the start: the biases of the forget gate are
-            then log(u - 1) with u uniform from 2 to chrono, and those of the input gate the
-            negative of it; with 0 they follow forget_bias and init.
+            then log(u - 1) with u uniform from 2 to chrono, and those of the input gate
+            their negatives; with 0 they follow forget_bias and init.
         backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
         options: passed to `make_cells`.
 

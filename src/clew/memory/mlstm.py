@@ -121,7 +121,7 @@ def advance_chunk(
 def _run_kernel(
     state: MLSTMState, inputs: MLSTMInputs, starts: Bool[Array, " time"], epsilon: float
 ) -> tuple[MLSTMState, Float[Array, "time heads head"]]:
-    """Computes m of every step first; with f and i divided by it the rest is a sum with decay."""
+    """Computes m of every step first; with f and i relative to it the rest is a sum with decay."""
     query, key, value, log_f, log_i = inputs
 
     def one(m: Array, step: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:

@@ -72,13 +72,14 @@ def welch_test(x: Samples, y: Samples, confidence: float = 0.95) -> Comparison:
 
 
 def welch_from_spreads(x: Spread, y: Spread, confidence: float = 0.95) -> Comparison:
-    """`welch_test` from means and deviations, such as those of a published table.
+    """`welch_test` from means and standard deviations, such as those of a published table.
 
     A deviation printed as 0.000 is a rounded one. If both are, the result is that of `welch_test`
     for groups without any spread.
 
     Args:
-        x: mean, deviation (divisor n - 1) and number of seeds of the first group, two or more.
+        x: mean, standard deviation (divisor n - 1) and number of seeds of the first group, two or
+            more.
         y: the same for the second.
         confidence: of the interval of the difference, between 0 and 1.
 

@@ -156,7 +156,7 @@ def stratified_interval(
     The seeds of each task are resampled with replacement, each task separately, and the aggregate
     is taken over all tasks; the ends are the quantiles (1 -+ confidence) / 2 of these aggregates.
     The set of tasks is fixed: the interval says nothing about other tasks. With few seeds it is too
-    narrow, and equal seeds give an interval of no width.
+    narrow, and seeds with equal scores give an interval of no width.
 
     Args:
         scores: `[seeds, tasks]`, finite, at least two seeds.

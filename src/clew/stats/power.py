@@ -48,7 +48,7 @@ def welch_power(
     Args:
         count: seeds in each group, at least 2.
         difference: between the true means, not 0, in the unit of the data.
-        deviation: of a seed's result in the first group, in the same unit.
+        deviation: standard deviation of a seed's result in the first group, in the same unit.
         other_deviation: in the second group; by default the same.
         alpha: two-sided level of the test; for the first of m tests under Holm's correction,
             alpha / m.
@@ -87,7 +87,7 @@ def seeds_needed(
 
     Args:
         difference: between the true means, not 0, in the unit of the data.
-        deviation: of a seed's result in the first group, in the same unit.
+        deviation: standard deviation of a seed's result in the first group, in the same unit.
         other_deviation: in the second group; by default the same.
         power: requested probability of detecting the difference, between 0 and 1.
         alpha: two-sided level of the test.

@@ -53,7 +53,7 @@ def make_distribution(
         log_std: for a Box, free, a standard deviation that does not depend on the observation, or
             head, an output of the actor's head.
         initial_log_std: for a Box, the log standard deviation before training.
-        log_std_bounds: for a Box, its lower and upper bound.
+        log_std_bounds: for a Box, lower and upper bound of the log standard deviation.
         noise_steps: for a Box, the number of steps that share the same noise.
 
     Raises:

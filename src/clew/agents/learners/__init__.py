@@ -22,7 +22,7 @@ LEARNERS: dict[str, type[Learner]] = {
 }
 
 OWN_METRIC = "learner."
-"""The prefix in rows of a user's learner's metrics that no other learner has."""
+"""The prefix, in rows, of metrics of a user's learner that no library learner has."""
 
 
 def _about(kind: type) -> str:

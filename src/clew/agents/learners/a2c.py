@@ -124,7 +124,7 @@ class A2CConfig(Settings):
 def a2c_loss(
     agent: Agent, trajectory: Trajectory, config: A2CConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """The loss of advantage actor-critic and its parts.
+    """The loss of advantage actor-critic and its terms.
 
     With G the lambda-returns over this network's own values, A_t = sg(G_t) - V_t, H the entropy,
     P the memory's ponder cost where it has one, and means over the valid transitions:

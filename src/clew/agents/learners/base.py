@@ -449,7 +449,7 @@ def accumulate_gradient(
     weights: Float[Array, " parts"],
     of_loss: Float[Array, " parts"] | None = None,
 ) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
-    """A loss, its parts and its gradient over a batch that is read part by part, for less memory.
+    """A loss, its terms and its gradient over a batch that is read part by part, to save memory.
 
     Each is the weighted sum over the parts of the batch. For means, with the parts' `fractions` as
     weights, this equals the result for the whole batch up to rounding.
@@ -484,7 +484,7 @@ def find_gradient(
     chosen: Int[Array, " n"],
     parts: int,
 ) -> tuple[tuple[Float[Array, ""], Metrics], PyTree[Array]]:
-    """A loss that is a mean over valid steps, its parts and its gradient over some sequences.
+    """A loss that is a mean over valid steps, its terms and its gradient over some sequences.
 
     Args:
         batch: all sequences, see `take_batch`, with "valid".
@@ -529,7 +529,7 @@ def apply_gradient(
     gradient: PyTree[Array],
     optimiser: optax.GradientTransformation,
 ) -> Learned:
-    """The step from a loss with its parts and its gradient, see `gradient_step`.
+    """The step from a loss with its terms and its gradient, see `gradient_step`.
 
     The gradient is JAX's, d/dx - i d/dy for a complex parameter. The loss rises fastest along its
     conjugate, which the optimiser receives.

@@ -120,8 +120,8 @@ class PPOConfig(Settings):
     value_cost: float = 0.5
     """Weight of the squared error of the value (Table A.3: 0.5)."""
     target_kl: float | None = None
-    """Skip a rollout's remaining gradient steps once the KL divergence of the new policy from the
-    one that acted exceeds this, in nats; None for never."""
+    """Skip a rollout's remaining gradient steps once the KL divergence between the policy that
+    acted and the new one exceeds this, in nats; None for never."""
     max_grad_norm: float | None = 0.5
     """Maximum global norm of the gradient; None for no clipping (Table A.3: 4)."""
     adam_b1: float = 0.9
@@ -174,7 +174,7 @@ class Sequences(NamedTuple):
 def ppo_loss(
     agent: Agent, batch: Sequences, config: PPOConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """The loss of proximal policy optimisation and its parts.
+    """The loss of proximal policy optimisation and its terms.
 
     With q_t = pi(a_t | o_t) / pi_old(a_t | o_t), the bounds l = 1 - c (or 1 / (1 + c)) and u = 1 +
     c of clip_ratio c, advantages A_t (optionally normalised over the minibatch), targets G_t, H the

@@ -109,7 +109,7 @@ class PQNConfig(Settings):
 def pqn_loss(
     agent: Agent, trajectory: Trajectory, config: PQNConfig
 ) -> tuple[Float[Array, ""], Metrics]:
-    """The loss of PQN and its parts.
+    """The loss of PQN and its terms.
 
     With V_t = max_a Q(o_t, a) over the allowed actions, G the lambda-returns of V, P the memory's
     ponder cost if it has one, and means over the valid steps:

@@ -71,7 +71,7 @@ class R2D2Config(Settings):
     stored at this interval."""
     first_state: str = "refreshed"
     """The memory before the burn-in: refreshed, its state at the time of acting with its caches
-    rebuilt by the current parameters; stored, exactly that state; or zero, as at the start of an
+    rebuilt by the current parameters; stored, that state unchanged; or zero, as at the start of an
     episode. The paper compares the last two for an LSTM, which has no caches."""
     replay_steps: int = 200_000
     """Size of the replay in steps of all environments together (quoted: 4 million)."""

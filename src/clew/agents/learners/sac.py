@@ -75,7 +75,7 @@ class SACConfig(Settings):
     interval."""
     first_state: str = "refreshed"
     """The memory before the burn-in: refreshed, its state at the time of acting with its caches
-    rebuilt by the current parameters; stored, exactly that state; or zero, as at the start of an
+    rebuilt by the current parameters; stored, that state unchanged; or zero, as at the start of an
     episode."""
     memory_of_critic: str = "shared"
     """The critics' memory: shared, the agent's, which then learns only from the critics' loss, as

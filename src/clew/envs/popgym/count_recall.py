@@ -105,7 +105,7 @@ class CountRecall(TimedOpenLoop):
     def reset_to(
         self, cards: Int[Array, " cards"] | np.ndarray, queries: Int[Array, " cards"] | np.ndarray
     ) -> tuple[CountRecallState, Int[Array, " 2"]]:
-        """Deals `values` and asks for `queries`, in this order."""
+        """Deals `cards` and asks for `queries`, in this order."""
         values, asked = (
             kind_of(jnp.asarray(stack, jnp.int32), self.kind).astype(jnp.int8)
             for stack in (cards, queries)

@@ -102,7 +102,7 @@ def _interval(values: Sequence[float]) -> str:
 
 
 def _beside(winner: Winner) -> tuple[str, str]:
-    """The gain of the best over the default, and the probability that its seed is better."""
+    """The gain of the best over the default, and how probably a seed of it is better."""
     best, default = winner.best.scores, winner.default.scores
     if min(len(best), len(default)) < 2:
         return "", ""

@@ -22,7 +22,7 @@ class Trained(NamedTuple):
 
     scores: list[float]
     error: str = ""
-    """Why there are no scores: the run diverged, or no episode ended."""
+    """Why there are no scores, for example since the run diverged or no episode ended."""
 
 
 class StudyRunner(NamedTuple):

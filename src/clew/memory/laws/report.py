@@ -18,7 +18,7 @@ LAWS = {
     "reset": "outputs from a start on equal a fresh run, even with NaN in the old state",
     "stream": "scanning step equals unroll",
     "split": "unroll(a ++ b) equals unroll(a), then unroll(b) from the state after a",
-    "refresh": "refresh gives the state that the present parameters would have left, and passes "
+    "refresh": "refresh gives the state that the current parameters would have left, and passes "
     "gradients on",
     "replay": "a chunk read from refresh(expand(compact(state))) equals acting from the state",
     "batch": "vmap equals a Python loop",

@@ -451,7 +451,7 @@ class Band(eqx.Module):
         visible: Bool[Array, "1 count block keys"],
         fine: Bool[Array, " past_and_time"],
     ) -> Float[Array, "heads count block m"]:
-        """Sets outputs to NaN that saw a key or value which was not finite before `clean`."""
+        """Sets each output to NaN that saw a key or value which was not finite before `clean`."""
         fine_keys = jnp.stack([fine[self._span(i)] for i in range(self.count)])
         spoiled = jnp.any(visible[0] & ~jnp.broadcast_to(fine_keys[:, None], visible[0].shape), -1)
         return jnp.where(

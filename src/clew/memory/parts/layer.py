@@ -191,7 +191,7 @@ class Layer(eqx.Module, Generic[A]):
         return maps | prefixed("gate ", gate)
 
     def refresh(self, state: LayerState) -> LayerState:
-        """The attention's state, rebuilt for the present parameters."""
+        """The attention's state, rebuilt for the current parameters."""
         return state._replace(attention=self.attention.refresh(state.attention))
 
     def join(

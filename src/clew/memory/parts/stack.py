@@ -212,14 +212,14 @@ def window_stack(
         num_layers: number of layers L; an output depends on at most L window + 1 observations.
         num_heads: number of heads per layer.
         head_size: width d_h of a head.
-        window: window M, the number of past steps that a layer sees.
+        window: memory size M, the number of past steps that a layer sees.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         attention_bias: whether the products of the attention have biases.
         embedding: False passes the observation on unchanged; it must then have hidden_size numbers,
             and should not be all zeros, where every norm has a slope of a thousand.
         gradient: "full", or "current" to stop gradients into the inputs of earlier steps.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
-        backend: what computes a window: "kernel", "xla" or "auto"; see `Backend`.
+        backend: how a window is computed: "kernel", "xla" or "auto"; see `Backend`.
 
     Raises:
         UserError: for an impossible size or an unknown choice.

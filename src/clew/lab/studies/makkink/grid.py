@@ -177,7 +177,7 @@ def study(part: str = "all", edition: str = "published") -> Study:
         edition: "published": the six models as coded and the same network without memory, seeds 4,
             5 and 10, one fixed stream of episodes, an evaluation on its first 100. "repaired":
             gates, gradients, norms and coordinates as meant in the thesis, a plain GRU as an
-            additional model (its blocks without attention), fresh episodes and schedules, 30 seeds,
+            additional model (the blocks without attention), fresh episodes and schedules, 30 seeds,
             1,000 evaluation episodes. "algorithm-1": the same, with returns that are not scaled
             within every episode. "one-repair": the published models, and each with one of its
             repairs ("gtrxl-gate"), otherwise as "repaired".

@@ -18,7 +18,7 @@ BESIDE_WINDOWS = (*WINDOWS, "arelit")
 
 
 def learning(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Chart:
-    """Figure 5.5, a panel for each maze: the agents that are not in Figure 5.7."""
+    """Figure 5.5, a panel for each maze: the thesis's agents, and others not in Figure 5.7."""
     models = [m for m in scores.models if m not in WINDOWS or m == "gtrxl-256"]
     return _learning(
         scores,

@@ -102,8 +102,8 @@ RUNNER, ACTORS, ENVIRONMENTS = "async", 32, 64
 BATCH = 3200
 """Environment steps per gradient step (Table A.3)."""
 LAST_STEPS = 1_000_000
-"""Steps at the end of training whose episodes decide the search (appendix A.2), and bins of
-curves."""
+"""Steps at the end of training whose episodes decide the search (appendix A.2), and steps of a
+curve's bin."""
 LONGEST = 4000
 """Steps of an episode in the largest maze."""
 CHECKPOINT_SECONDS = 300.0  # GTrXL-256's memory in 64 environments alone is 340 MB

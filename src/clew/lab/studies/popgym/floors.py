@@ -1,7 +1,7 @@
 """Returns in POPGym's tasks without a memory, and the best possible returns.
 
 If actions do not change the observations, the best policy that reads only the current observation
-is known, and so is its return: it gives, for each observation, the answer that is most often right.
+is known, and so is its return: for each observation it gives the answer that is most often right.
 """
 
 import csv

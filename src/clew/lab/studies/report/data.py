@@ -228,7 +228,7 @@ class StudyData:
         return replace(self, rows=rows, cells=cells_of(rows))
 
     def not_shown(self, shown: "StudyData") -> list[str]:
-        """A sentence for each budget whose rows are not in `shown`."""
+        """A sentence for each budget with rows that are not in `shown`."""
         counts = Counter(row["steps"] for row in self.rows)
         counts.subtract(row["steps"] for row in shown.rows)
         return [

@@ -245,8 +245,8 @@ def _failed_text(failed: Sequence[Cell]) -> str:
 
 
 def _counts(data: StudyData) -> tuple[int, int, int]:
-    """Number of tests against published cells, of marked ones, and of those with a small p
-    alone."""
+    """Number of tests against published cells, of marked ones, and of those with a small
+    uncorrected p."""
     found = [
         entry
         for part in data.parts

@@ -25,8 +25,8 @@ from clew.stats import Interval, wilson_interval
 from clew.stats.comparisons import critical_value
 
 GUESSED_DEVIATION = 0.25
-"""Assumed deviation for a single seed, for planning: half of the seeds remember (1), half guess
-(0.5)."""
+"""Assumed standard deviation for a single seed, for planning: half of the seeds remember (1), half
+guess (0.5)."""
 
 
 def corridor_of(setting: str) -> int:
