@@ -116,7 +116,7 @@ SAYS = {
     "die": "actor [01]: labelled:Scripted: environment [01] raised in step, .*: SystemExit: 3;",
     "hang": "labelled:Scripted: actor [01] hangs: its environment [01] gave no sign of life within",
     "SIGKILL": r"labelled:Scripted: actor [01] ended \(exit code -9\); restarted",
-    "SIGSTOP": "labelled:Scripted: actor [01] hangs: .*gave no sign of life within 3 s; started",
+    "SIGSTOP": "labelled:Scripted: actor [01] hangs: .*gave no sign of life within 3 s; restarted",
 }
 
 
