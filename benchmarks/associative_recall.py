@@ -177,7 +177,7 @@ def build(name: str, width: int, shown: str, keys: Sequence[PRNGKeyArray]) -> Re
 
 
 def measure(name: str, width: int, seed: int, shown: str, blocks: int = 20) -> dict[str, Any]:
-    """Trains one memory until `SOLVED` of a block is right or `STEPS` updates are made; tests it."""
+    """Trains one memory until `SOLVED` of a block is right or after `STEPS` updates; tests it."""
     began = time.perf_counter()
     key, *keys = jax.random.split(jax.random.key(seed), 3)
     reader = build(name, width, shown, keys)

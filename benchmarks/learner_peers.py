@@ -32,7 +32,7 @@ WIDTH, LENGTH, ROLLOUTS, UNTIMED = 64, 20, 4, 3
 
 
 def settings(learner: str) -> Any:
-    """A learner's settings; PPO's minibatches are PQN's; R2D2 makes two gradient steps a rollout."""
+    """A learner's settings; PPO's minibatches are PQN's; R2D2: two gradient steps per rollout."""
     from clew import PPOConfig
     from clew.agents.learners.pqn import PQNConfig
     from clew.agents.learners.r2d2 import R2D2Config

@@ -145,7 +145,7 @@ def sb3_contrib() -> AbstractMemory:
 
 
 def sample_factory(kind: str, layers: int) -> AbstractMemory:
-    """Sample Factory's core: learns from packed sequences between dones; the sampler zeroes states."""
+    """Sample Factory's core: learns from packed sequences between dones; sampling zeroes states."""
     from sample_factory.algo.learning.rnn_utils import build_core_out_from_seq, build_rnn_inputs
     from sample_factory.model.core import ModelCoreRNN
 

@@ -10,9 +10,9 @@
 the settings of its `run_popgym.py`, which are meant for 15,000,000 steps on a GPU. For 1,000,000 on
 a processor three are scaled: a rollout has 80 steps of each environment instead of 1,024, so that
 there are about as many rollouts, 194 instead of 228; it is read 6 times instead of 30, at five
-times the learning rate, which is clew's; and the GRU has 64 units instead of 256, as clew's has, unless
-`--width` says otherwise. Seeds take turns. If it is stopped, by Ctrl-C too, it writes the rows of
-their progress, and the same command continues with the seeds that have no row.
+times the learning rate, which is clew's; and the GRU has 64 units instead of 256, as clew's has,
+unless `--width` says otherwise. Seeds take turns. If it is stopped, by Ctrl-C too, it writes the
+rows of their progress, and the same command continues with the seeds that have no row.
 """
 
 import json
