@@ -128,7 +128,7 @@ def stepped(env: Environment, actions: np.ndarray) -> list[Any]:
     [*(("discrete", settings) for settings in SETTINGS), *((a, SETTINGS[0]) for a in OTHERS)],
 )
 def test_they_show_what_the_host_s_show(actions, settings):
-    """Compared by label: after a termination JAX opens an episode at once, the host a step later."""
+    """Compared by label: after a termination JAX opens an episode at once, the host one step on."""
     config, space = WrapperConfig(**settings), ACTIONS[actions]
     space.seed(1)
     table = {(e, t): space.sample() for e in range(20) for t in range(4)}
