@@ -131,7 +131,7 @@ COMMANDS = {
     "train --algorithm r2d2 --n-steps 3": "clew calls it --r2d2.n-step.",
     "train --algorithm sac --batch-size 3": "clew calls it --sac.batch-size. See",
     "train --algorithm sac --tau 1": "clew calls it --sac.polyak",
-    # Settings of an algorithm that is not used.
+    # Settings of the algorithm that does not learn.
     "train --ppo.num-envs 4": "--ppo.num-envs would change nothing: tmaze is learned by a2c here",
     "train --ppo.num_envs 8": "--algorithm ppo (in Python algorithm='ppo') would use it",
     "train --algorithm ppo --a2c.gamma 0.9": "--a2c.gamma would change nothing",
