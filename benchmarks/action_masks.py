@@ -1,13 +1,14 @@
-"""Action masks beside penalties: what is learned, and that nothing forbidden is ever taken.
+"""Action masks compared with penalties; checks that a masked agent takes no forbidden action.
 
     python -m benchmarks.action_masks learn --json results/action-masks/learn.jsonl
     python -m benchmarks.action_masks hosted --json results/action-masks/hosted.jsonl
 
-Both play `permutation`: cards shown one by one, to be played in the same order. `learn` trains the
-same agent on it with masks, and without masks for each of some penalties of a forbidden action;
-the observations are the same. Rows have, for each seed, the training's progress, the forbidden
-actions of the whole training, and 500 greedy episodes after it. `hosted` trains on the task's
-Gymnasium form, whose masks are in `info`, and counts the forbidden actions of a million steps.
+Both play `permutation`: cards are shown one by one, and must be played in the same order. `learn`
+trains the same agent with masks, and without masks for each of several penalties for a forbidden
+action; the observations are the same. For each seed, a row has the training's progress, the number
+of forbidden actions in the whole training, and 500 greedy episodes after it. `hosted` trains on the
+task's Gymnasium form, whose masks are in `info`, and counts the forbidden actions of a million
+steps.
 """
 
 import json
@@ -27,7 +28,7 @@ PENALTIES = (0.0, 0.1, 0.5)
 
 
 def config(folder: str, steps: int, seeds: int, **changes: Any) -> clew.TrainConfig:
-    """The same agent and learner everywhere."""
+    """The same agent and learner in every case."""
     learning = clew.PPOConfig(num_envs=16, rollout_length=32, learning_rate=1e-3)
     settings: dict[str, Any] = {
         "env": "permutation",
@@ -45,7 +46,7 @@ def config(folder: str, steps: int, seeds: int, **changes: Any) -> clew.TrainCon
 
 
 def trained(settings: clew.TrainConfig) -> list[dict[str, Any]]:
-    """A row for each seed: its training, and greedy episodes after it."""
+    """One row for each seed: its training, and greedy episodes after it."""
     path = clew.train(settings, progress=Quiet()).path
     rows, found = read_metrics(path), []
     played = clew.evaluate(path, episodes=EPISODES, max_steps=1000)
@@ -67,7 +68,7 @@ def trained(settings: clew.TrainConfig) -> list[dict[str, Any]]:
 
 
 def learn(steps: int, seeds: int) -> list[dict[str, Any]]:
-    """With masks, and without for every penalty."""
+    """Trains with masks, and without masks for every penalty."""
     variants: list[dict[str, Any]] = [{"masks": True}]
     variants += [{"masks": False, "penalty": penalty} for penalty in PENALTIES]
     rows: list[dict[str, Any]] = []
@@ -80,7 +81,7 @@ def learn(steps: int, seeds: int) -> list[dict[str, Any]]:
 
 
 def hosted(steps: int) -> list[dict[str, Any]]:
-    """With the masks of `info`; a forbidden action would earn -1e6, seen in the mean of any row."""
+    """Trains with the masks of `info`; a forbidden action earns -1e6, visible in any mean."""
     options = {"num_cards": CARDS, "penalty": 1e6}
     with tempfile.TemporaryDirectory() as folder:
         settings = config(
@@ -98,10 +99,10 @@ def hosted(steps: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Writes a row for each seed, or one."""
+    """Writes one row for each seed, or a single row."""
     parser = described(__doc__)
     parser.add_argument("what", choices=("learn", "hosted"))
-    parser.add_argument("--steps", type=int, default=0, help="of each seed; 300,000 or 1,000,000")
+    parser.add_argument("--steps", type=int, default=0, help="per seed; 300,000 or 1,000,000")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()

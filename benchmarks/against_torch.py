@@ -1,12 +1,12 @@
-"""How much faster a study's trainings are here than the published loop in PyTorch, on one core.
+"""How much faster a study trains here than the published loop in PyTorch, on one core.
 
     make bench-torch
 
 runs both by turns on the same core, each in a process of its own with one thread, with GTrXL, the
 LSTM and the Integrated Transformer of Makkink (2021) as published at memory lengths 20 and 70, and
-prints medians over the turns. clew's
-are the programs that `clew study makkink` runs, three seeds in one; compiling is not counted, but
-reported. The rate of matrix products is this machine's at that moment.
+prints medians over the turns. clew runs the programs of `clew study makkink`, three seeds in one;
+compile time is not counted, but reported. The rate of matrix products is measured on the same
+machine at that moment.
 """
 
 import argparse
@@ -27,7 +27,7 @@ MEMORIES, LENGTHS, SEEDS = ("gtrxl", "lstm", "integrated"), (20, 70), (4, 5, 10)
 
 
 def measure_clew(memory: str, length: int, seconds: float, core: int) -> dict[str, Any]:
-    """The rate of one of the study's programs, and of matrix products."""
+    """The rate of one of the study's programs, and the rate of matrix products."""
     os.sched_setaffinity(0, {core})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     import jax

@@ -1,13 +1,13 @@
 """Why does AReLiT guess in the T-Maze: its size, its rates, its gates, or its approximation?
 
-Agents that differ from each other in one of these, as published in everything else (8 environments,
-rollouts of 256 steps, gamma 0.99, lambda 0.95, time-outs end an episode):
-
     python -m benchmarks.arelit_tmaze results/arelit-tmaze
 
-One training after the other on one core, resumable, in the order of `STAGES`: a million steps cost
-from one to two minutes of a core with the small agents, from four to ten with those of the thesis's
-size. `clew report results/arelit-tmaze` draws the curves.
+The agents differ from each other in one of these; everything else is as published (8 environments,
+rollouts of 256 steps, gamma 0.99, lambda 0.95, time-outs end an episode).
+
+Trainings run one after another on one core, in the order of `STAGES`; run it again to resume. A
+million steps take one to two minutes of a core with the small agents, and four to ten with agents
+of the thesis's size. `clew report results/arelit-tmaze` draws the curves.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ SIZES = {
     "small": {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "head_size": 32},
     "thesis": {"hidden_size": 128, "num_layers": 4, "num_heads": 4, "head_size": 64},
 }
-"""The library's default but for its width, which is 128; Table A.2."""
+"""The library's default except its width, which is 128; Table A.2."""
 MEMORIES = {
     "half-wave": {"frequencies": "half_wave", "r": 3},
     "chrono": {"frequencies": "half_wave", "r": 3, "chrono": 256},
@@ -37,24 +37,24 @@ MEMORIES = {
     "chrono-printed": {"frequencies": "printed", "r": 7, "chrono": 256},
     "coded": {n: CODED.memory_options[n] for n in ("frequencies", "r", "scale", "tick")},
 }
-"""The library's but for `chrono`, which is its default by now; that; with more vectors; cosine and
+"""The library's form without `chrono`, its default by now; with it; with more vectors; cosine and
 sine; the text's at r = 1, where keys and queries cancel, and at r = 7, both also with gates that
-begin open; as coded."""
+start open; as coded."""
 OTHERS = {
     "relit": ("relit", SIZES["small"] | {"eta": 4}),
     "chrono-relit": ("relit", SIZES["small"] | {"eta": 4, "chrono": 256}),
     "gru": ("gru", {"hidden_size": 64}),
     "gtrxl-256": ("gtrxl", SIZES["small"] | {"window": 256}),
 }
-"""What AReLiT approximates, also with gates that begin open, and two that solve the T-Maze at the
-thesis's size."""
+"""The memory that AReLiT approximates, also with gates that start open, and two memories that solve
+the T-Maze at the thesis's size."""
 RATES = {
     "slow": {"learning_rate": 1e-4, "entropy_cost": 1e-3},
     "fast": {"learning_rate": 1e-3, "entropy_cost": 1e-2},
     "middle": {"learning_rate": 5e-4, "entropy_cost": 1e-2},
     "slow-entropy": {"learning_rate": 1e-4, "entropy_cost": 1e-2},
 }
-"""The authors' configuration; the library's default; that of the authors' GRU and GTrXL-128."""
+"""The authors' rates; the library's default; the rates of the authors' GRU and GTrXL-128."""
 
 
 def agent(name: str, **changes: Any) -> TrainConfig:
@@ -100,7 +100,7 @@ STUDY = Study(
 
 
 class Stage(NamedTuple):
-    """Trainings that differ in their seeds; `steps` may be more than those of an earlier stage."""
+    """Trainings that differ in their seeds; `steps` may exceed those of an earlier stage."""
 
     model: str
     corridor: int
@@ -136,12 +136,12 @@ STAGES = (
     Stage("thesis-half-wave-slow-512", 160, (0, 1, 2), 10_000_000),
     Stage("thesis-half-wave-slow-discount", 160, (0, 1, 2), 10_000_000),
 )
-"""The most telling first, for what they cost."""
+"""The most informative for their cost come first."""
 
 
 @ending_as_commands()
 def main() -> None:
-    """Runs what is missing of every stage."""
+    """Runs the missing trainings of every stage."""
     parser = described(__doc__)
     parser.add_argument("output", nargs="?", default="runs/arelit-tmaze", help="the study's folder")
     folder = parser.parse_args().output

@@ -4,16 +4,16 @@
 
 A sequence shows pairs of a key and a value, one token after the other, and then asks for the value
 of every key, in random order and between blanks; the answer is due at the query itself. Without
-reward and exploration, what is left is what the state can hold and what training finds.
+reward and exploration, only the capacity of the state and the training matter.
 
-Keys and values are tokens apart, as in the paper, so that a memory must bind what follows each
-other before it can hold it. With `--together` an observation has the token and the one before it:
-what is left then is capacity.
+Keys and values are separate tokens, as in the paper, so that a memory must bind consecutive tokens
+before it can hold them. With `--together` an observation has the token and the one before it, and
+only capacity matters.
 
-One training sees sequences of 4, 8 and 16 pairs, a third of each, and is then asked new ones of
-each kind. Memories have two layers of `--widths`. It goes on where it stopped: a row for each
-memory, width, seed and way of showing is appended to `rows.jsonl`, and tables and pictures are made
-of all rows. `--memories` takes the forms of AReLiT below too. Source: Arora et al. (2023),
+One training sees sequences of 4, 8 and 16 pairs, a third of each, and is then tested on new
+sequences of each kind. Memories have two layers of `--widths`. Run it again to resume: a row for
+each memory, width, seed and way of showing is appended to `rows.jsonl`, and tables and pictures are
+made from all rows. `--memories` also takes the forms of AReLiT below. Source: Arora et al. (2023),
 "Zoology", section 3.1; here with fewer tokens (64 keys and as many values) and shorter training.
 """
 
@@ -56,20 +56,20 @@ WORDS, LENGTH, STEPS, RATE, SOLVED = 64, 64, 3000, 2e-3, 0.995
 TOKENS = 2 * WORDS + 1
 PAIRS = (4, 8, 16)
 EACH = 16
-"""Sequences of a batch with each number of pairs."""
+"""Sequences of a batch for each number of pairs."""
 ASKED = 256
-"""Sequences with each number of pairs that a trained memory is asked."""
+"""Test sequences for each number of pairs."""
 APART, TOGETHER = "apart", "together"
 FORMS: dict[str, dict[str, Any]] = {
     "arelit-1": {"r": 1},
     **{f"arelit-{r}": {"r": r} for r in (3, 7, 15)},
     **{f"arelit-{r}-full": {"r": r, "frequencies": "full_wave"} for r in (3, 7, 15)},
 }
-"""AReLiT with other numbers of waves; with one it is an average and no attention."""
+"""AReLiT with other numbers of waves; with one wave it is an average, not attention."""
 
 
 class Batch(NamedTuple):
-    """Sequences of tokens, and the value that is due at every step; -1 where none is."""
+    """Sequences of tokens, and the value that is due at every step; -1 where none is due."""
 
     tokens: Int[Array, "batch time"]
     due: Int[Array, "batch time"]
@@ -93,7 +93,7 @@ class Reader(eqx.Module):
 
 
 def draw(key: PRNGKeyArray, pairs: int, count: int) -> Batch:
-    """Sequences of different keys with values of their own; token 0 is the blank."""
+    """Sequences of distinct keys, each with its own value; token 0 is the blank."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
         of_keys, of_values, of_order, of_times = jax.random.split(key, 4)
@@ -110,14 +110,14 @@ def draw(key: PRNGKeyArray, pairs: int, count: int) -> Batch:
 
 
 def draw_all(key: PRNGKeyArray) -> Batch:
-    """A batch of training, `EACH` sequences of every number of pairs."""
+    """A training batch, with `EACH` sequences of every number of pairs."""
     keys = jax.random.split(key, len(PAIRS))
     drawn = [draw(of, pairs, EACH) for of, pairs in zip(keys, PAIRS, strict=True)]
     return Batch(*(jnp.concatenate(parts) for parts in zip(*drawn, strict=True)))
 
 
 def loss(reader: Reader, batch: Batch) -> tuple[Array, Array]:
-    """Cross entropy of the values that are due, and how many of them are said."""
+    """Cross entropy of the values that are due, and how many of them are answered correctly."""
     logits = jax.vmap(reader)(batch.tokens)
     asked = batch.due >= 0
     each = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(batch.due, 0))
@@ -127,14 +127,14 @@ def loss(reader: Reader, batch: Batch) -> tuple[Array, Array]:
 
 
 def optimiser() -> optax.GradientTransformation:
-    """Adam with a rate that rises and falls, the same for every memory."""
+    """Adam with a learning rate that rises and falls, the same for every memory."""
     rate = optax.warmup_cosine_decay_schedule(0.0, RATE, STEPS // 20, STEPS)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
 
 @eqx.filter_jit
 def learn(reader: Reader, moments: Any, key: PRNGKeyArray, steps: int) -> Any:
-    """Some updates, and the share of right answers in each."""
+    """Several updates, and the share of right answers in each."""
     arrays, static = eqx.partition(reader, eqx.is_inexact_array)
 
     def update(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Array]:
@@ -165,7 +165,7 @@ def build(name: str, width: int, shown: str, keys: Sequence[PRNGKeyArray]) -> Re
     Args:
         name: of a memory or one of `FORMS`, or "module:Class".
         width: of the memory.
-        shown: how keys and values are.
+        shown: how keys and values are shown.
         keys: of both parts.
     """
     of, options = ("arelit", FORMS[name]) if name in FORMS else (name, {})
@@ -177,7 +177,7 @@ def build(name: str, width: int, shown: str, keys: Sequence[PRNGKeyArray]) -> Re
 
 
 def measure(name: str, width: int, seed: int, shown: str, blocks: int = 20) -> dict[str, Any]:
-    """Trains one memory, until it answers `SOLVED` of a block or `STEPS` are over, and asks it."""
+    """Trains one memory until `SOLVED` of a block is right or after `STEPS` updates; tests it."""
     began = time.perf_counter()
     key, *keys = jax.random.split(jax.random.key(seed), 3)
     reader = build(name, width, shown, keys)
@@ -249,7 +249,7 @@ def _table(shown: str, groups: Groups) -> Table:
 
 
 def _picture(groups: Groups, path: Path) -> None:
-    """A line for each memory, the best of the most pairs on top, beside how large its state is."""
+    """One line per memory beside its state size; the best at the most pairs is on top."""
     figure = new_figure(7.2, 1.2 + 0.24 * len(groups))
     axes = figure.subplots()
 
@@ -278,7 +278,7 @@ def _picture(groups: Groups, path: Path) -> None:
 
 
 def _capacity(groups: Groups, path: Path) -> None:
-    """Right answers of the most pairs by the size of the state; a line joins a memory's widths."""
+    """Right answers at the most pairs by the size of the state; a line joins a memory's widths."""
     figure = new_figure(7.2, 4.4)
     axes = figure.subplots()
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -302,7 +302,7 @@ def _capacity(groups: Groups, path: Path) -> None:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean between the ends of its 95% interval, which are its own with one seed."""
+    """The mean and the ends of its 95% interval, all equal with one seed."""
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, mean, mean
@@ -317,7 +317,7 @@ def _interval(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Trains what is missing, then writes table and picture."""
+    """Trains the missing memories, then writes the table and the picture."""
     parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))

@@ -4,13 +4,13 @@
         --sample-factory .venv-sf/bin/python
     python -m benchmarks.async_rates --env gymnasium:clew/MemoryMaze-9x9-v0 --envs 8
 
-`bare` is as many processes as there are actors, which do nothing but step the same environments
-with random actions: what no learner can exceed. `clew` is `clew train --runner async`,
-`sample-factory` is Sample Factory's APPO with an LSTM of the same size behind a layer of the same
-size, rollouts and batches of the same length, from an environment of its own (`python -m venv
-.venv-sf && .venv-sf/bin/pip install torch==2.13.0 sample-factory==2.1.1`). Starting and compiling
-are not counted: every figure is of the steps between two moments of steady work. Cases take turns,
-and what is reported are medians over the turns and, turn by turn, ratios.
+`bare` runs as many processes as there are actors; they only step the same environments with random
+actions, an upper limit for every learner. `clew` is `clew train --runner async`. `sample-factory`
+is Sample Factory's APPO with an LSTM of the same size behind a layer of the same size, and rollouts
+and batches of the same length, in its own environment (`python -m venv
+.venv-sf && .venv-sf/bin/pip install torch==2.13.0 sample-factory==2.1.1`). Startup and compilation
+are not counted: every figure covers the steps between two moments of steady work. Cases take turns;
+the report has medians over the turns, and ratios within each turn.
 """
 
 import argparse
@@ -51,7 +51,7 @@ FRAMES = re.compile(r"\[(\d{4}-[\d:, -]+)\].*Total num frames: (\d+)")
 
 
 def bare(env: str, envs: int, seconds: float) -> None:
-    """Steps environments one after another, as others do; prints the steps per second."""
+    """Steps environments at the same time as other processes; prints the steps per second."""
     from clew.bridges.gymnasium.task import gymnasium_task
 
     with gymnasium_task(env).open(envs, seed=0) as stream:
@@ -75,7 +75,7 @@ def measure_bare(args: argparse.Namespace) -> float:
 
 @contextmanager
 def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is stopped afterwards, and killed if it does not."""
+    """A process that is stopped afterwards, and killed if it does not stop."""
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
@@ -90,7 +90,7 @@ def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def steady(read: Any, seconds: float, process: subprocess.Popen[bytes], log: Path) -> float:
-    """Steps per second over so long, from the second report on that `read` finds."""
+    """Steps per second over this many seconds, from the second report that `read` finds."""
     deadline = time.monotonic() + 600
     while len(seen := read()) < 2:
         if process.poll() is not None or time.monotonic() > deadline:
@@ -106,7 +106,7 @@ def steady(read: Any, seconds: float, process: subprocess.Popen[bytes], log: Pat
 
 
 def measure_clew(args: argparse.Namespace) -> float:
-    """The rate of `clew train`, from the time and steps that it logs."""
+    """The rate of `clew train`, from the time and steps in its log."""
     from clew.run.metrics import read_metrics
 
     with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +127,7 @@ def measure_clew(args: argparse.Namespace) -> float:
 
 
 def measure_sample_factory(args: argparse.Namespace) -> float:
-    """The rate that Sample Factory's own reports give."""
+    """The rate from Sample Factory's own reports."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         command = [args.sample_factory, "-P", str(HERE / "sample_factory_cartpole.py")]
@@ -178,7 +178,7 @@ def main() -> None:
 def printed(
     name: str, measure: Callable[[argparse.Namespace], float], args: argparse.Namespace
 ) -> Callable[[], float]:
-    """The measurement, printed at once."""
+    """Measures one case, and prints it at once."""
 
     def measured() -> float:
         rate = measure(args)

@@ -5,21 +5,21 @@
         arelit-15-full relit gru linear_transformer
     python -m benchmarks.attention_or_average results/attention-or-average-rewards --seeds 10
 
-Two tasks, gates that begin open in all forms (the default), ten fresh seeds:
+Two tasks, gates that start open in all forms (the default), ten fresh seeds:
 
-- associative recall, learned from labels, a key beside its value, so that nothing has to be bound
-  first; the score is the share of right answers with 16 pairs;
-- the distributed memory of 30 steps and 9 bits, by reward: the majority of the bits, which are
-  shown one at a time; A2C at its defaults, 3,000,000 steps; the score is the return.
+- associative recall, learned from labels, with a key beside its value, so that nothing has to be
+  bound first; the score is the share of right answers with 16 pairs;
+- the distributed memory of 30 steps and 9 bits, learned from reward: the majority of the bits,
+  which are shown one at a time; A2C at its defaults, 3,000,000 steps; the score is the return.
 
-The rule, written down before the first run: each of the six forms with more waves against r = 1 by
-Welch's test, with Holm's correction for the twelve; attention beats the average in a task if one of
-its forms does. Where none does, it is said what the best form's interval leaves possible. ReLiT,
-the linear transformer and a GRU stand beside them and decide nothing. Expected: in associative
-recall forms with more waves recall more than the average, the more waves the more, and less than
-the linear transformer; in the distributed memory, for which an average is made, no difference.
-Seeds 0 to 2 of ReLiT, the GRU and the
-linear transformer were seen before. Both go on where they stopped.
+The rule, written down before the first run: each of the six forms with more waves is compared with
+r = 1 by Welch's test, with Holm's correction for the twelve; attention beats the average in a task
+if one of its forms does. If none does, we report which differences the best form's interval leaves
+possible. ReLiT, the linear transformer and a GRU are run beside them and decide nothing. Expected:
+in associative recall, forms with more waves recall more than the average, the more waves the more,
+and less than the linear transformer; in the distributed memory, for which an average is made, there
+is no difference. Seeds 0 to 2 of ReLiT, the GRU and the linear transformer were seen before. Run
+both again to resume.
 """
 
 from benchmarks.associative_recall import FORMS

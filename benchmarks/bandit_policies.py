@@ -1,4 +1,4 @@
-"""What policies earn in trials of a Bernoulli bandit: the best one exactly, others by playing."""
+"""Returns of policies in trials of a Bernoulli bandit: the best exactly, the others by playing."""
 
 import functools
 from collections.abc import Callable
@@ -12,14 +12,14 @@ Counts = Int[np.ndarray, "instances arms"]
 Indices = Float[np.ndarray, "instances arms"]
 
 HORIZON = 500
-"""Pulls after which an arm counts as known, for its Gittins index."""
+"""Pulls after which an arm's probability counts as known, for its Gittins index."""
 PAYMENTS = 501
-"""Sure payments from 0 to 1 between which a Gittins index is found."""
+"""Sure payments from 0 to 1, between which a Gittins index is interpolated."""
 EPSILON, UCB_SCALE, GITTINS_DISCOUNT = 0.1, 0.2, 0.99
 
 
 def best_bandit_return(arms: int, pulls: int) -> float:
-    """Expected return of the best policy there is, by dynamic programming.
+    """Expected return of the optimal policy, by dynamic programming.
 
     With s and f the numbers of pulls of an arm that paid and that did not, its probability is
     Beta(s + 1, f + 1), and the value of n further pulls is
@@ -27,8 +27,8 @@ def best_bandit_return(arms: int, pulls: int) -> float:
         V_0 = 0,   V_n(c) = max_i (s_i + 1) / (s_i + f_i + 2) (1 + V_{n-1}(c + win of i))
                               + (f_i + 1) / (s_i + f_i + 2) V_{n-1}(c + loss of i)
 
-    Arms are alike, so that counts are kept in order: 5 arms and 10 pulls take a second, 10 arms
-    and 10 pulls as long, and a few more pulls very much longer.
+    Arms are alike, so counts are kept in sorted order: 5 arms and 10 pulls take a second, 10 arms
+    and 10 pulls take as long, and a few more pulls take very much longer.
 
     Raises:
         UserError: fewer than 2 arms, or than 1 pull.
@@ -46,7 +46,7 @@ def best_bandit_return(arms: int, pulls: int) -> float:
 
 
 def _different(counts: tuple[tuple[int, int], ...]) -> list[int]:
-    """One arm of each kind; `counts` are sorted."""
+    """The first of the arms that have the same counts; `counts` are sorted."""
     return [i for i in range(len(counts)) if i == 0 or counts[i] != counts[i - 1]]
 
 
@@ -62,15 +62,15 @@ def _of_pull(counts: tuple[tuple[int, int], ...], left: int, arm: int, value: Ca
 def gittins_indices(pulls: int, discount: float = GITTINS_DISCOUNT) -> np.ndarray:
     """The Gittins index [wins, losses] of an arm, for wins + losses < pulls.
 
-    It is the sure payment for every turn that is worth as much as to pull the arm for as long as
-    one likes and to take the payment from then on. For a payment m,
+    It is the sure payment per turn for which two choices are worth the same: to take it from now
+    on, or to pull the arm for as long as one likes and take it from then on. For a payment m,
 
         W(s, f) = max(m / (1 - d),  p (1 + d W(s + 1, f)) + (1 - p) d W(s, f + 1)),
         p = (s + 1) / (s + f + 2),
 
     is computed backwards from s + f = pulls + `HORIZON`, where the arm counts as known. The index
-    is where both are equal, by a line between the nearest of `PAYMENTS`. With a discount and no
-    last pull, to pull an arm of the largest index is the best that can be done.
+    is where both are equal, interpolated linearly between the nearest of `PAYMENTS`. With a
+    discount and no last pull, pulling an arm with the largest index is optimal.
 
     Raises:
         UserError: fewer than 1 pull, or a discount outside of [0, 1].
@@ -96,7 +96,7 @@ def gittins_indices(pulls: int, discount: float = GITTINS_DISCOUNT) -> np.ndarra
 
 
 def _crossing(payments: np.ndarray, gain: np.ndarray) -> np.ndarray:
-    """Where each column of a gain [payments, columns], which falls, is 0."""
+    """The zero of each column of a decreasing gain [payments, columns]."""
     above, columns = (gain > 0).sum(axis=0) - 1, np.arange(gain.shape[1])
     high, low = gain[above, columns], gain[above + 1, columns]
     return payments[above] + (payments[1] - payments[0]) * high / (high - low)
@@ -133,7 +133,7 @@ def _optimistic_thompson(wins: Counts, losses: Counts, rng: np.random.Generator)
 
 def _gittins(wins: Counts, losses: Counts, rng: np.random.Generator) -> Indices:
     pulls = int((wins + losses).sum(axis=1).max())
-    return gittins_indices(100 * (pulls // 100 + 1))[wins, losses]  # few tables serve all pulls
+    return gittins_indices(100 * (pulls // 100 + 1))[wins, losses]  # a few tables serve all pulls
 
 
 POLICIES: dict[str, Callable[[Counts, Counts, np.random.Generator], Indices]] = {
@@ -145,17 +145,17 @@ POLICIES: dict[str, Callable[[Counts, Counts, np.random.Generator], Indices]] = 
     "epsilon-greedy": _epsilon_greedy,
     "greedy": _greedy,
 }
-"""Index policies by name: each pulls an arm of the largest index, which it computes from how often
-each arm has paid and how often it has not."""
+"""Index policies by name. Each pulls an arm with the largest index, computed from the arm's numbers
+of pulls that paid and that did not."""
 
 
 def bandit_policy_returns(
     policy: str, arms: int, pulls: int, *, trials: int = 10_000, seed: int = 0
 ) -> Int[np.ndarray, " trials"]:
-    """Returns of one of `POLICIES` in fresh trials; of arms with the same index each is as likely.
+    """Returns of one of `POLICIES` in fresh trials; ties between arms are broken at random.
 
     "gittins" has the discount 0.99 of the agents, "epsilon-greedy" explores in one pull of ten, and
-    "ucb1" adds 0.2 sqrt(2 ln t / n), which earns more in so few pulls than the bound itself does.
+    "ucb1" adds 0.2 sqrt(2 ln t / n), which earns more in so few pulls than the full bound.
 
     Raises:
         UserError: an unknown policy, or an impossible number.

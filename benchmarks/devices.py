@@ -1,8 +1,8 @@
-"""Times of an update on one device and on several, by turns in one process.
+"""Time of an update on one device and on several, measured by turns in one process.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python -m benchmarks.devices --devices 2
 
-On real devices leave the flag out. Prints medians with their intervals and best times, in
+Leave the flag out on real devices. Prints medians with their intervals, and best times, in
 milliseconds.
 """
 
@@ -38,7 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def updating(config: TrainConfig, updates: int) -> Callable[[], float]:
-    """A measure of milliseconds an update; the compiled program is called once here."""
+    """A measure of milliseconds per update; calls the compiled program once."""
     config.validate()
     parts = make_parts(config)
     program = compile_program(parts)
@@ -51,7 +51,7 @@ def updating(config: TrainConfig, updates: int) -> Callable[[], float]:
 
 
 def main() -> None:
-    """Prints a row for each case."""
+    """Prints one row for each case."""
     parser = described(__doc__)
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--turns", type=int, default=9)

@@ -1,9 +1,9 @@
-"""What a chunk costs in each form that ReLiT and AReLiT can be computed in: multiply-adds, counted.
+"""The cost of a chunk in each form of computing ReLiT and AReLiT: multiply-adds, counted.
 
     python -m benchmarks.forms --output results/forms
 
-Of one layer's attention at the sizes of Pramanik (2023), Table A.2, with its products of weights,
-which are the same in every form. The kernel computes what `xla` counts.
+It counts one layer's attention at the sizes of Pramanik (2023), Table A.2, with its products of
+weights, which are the same in every form. The kernel computes what `xla` counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,14 +37,14 @@ class FormCost(NamedTuple):
 
     memory: str
     form: str
-    """of `Form`, or "step", what acting computes"""
+    """a `Form`, or "step", the form for acting"""
     length: int
     products: float
     """multiply-adds in matrix products"""
     elementwise: float
-    """multiply-adds, number by number"""
+    """elementwise multiply-adds"""
     state: int
-    """floats of a state, which the definition updates at every step"""
+    """floats of a state; the definition updates them at every step"""
 
 
 def form_costs(lengths: Sequence[int] = LENGTHS) -> list[FormCost]:

@@ -1,11 +1,11 @@
-"""The stages of `benchmarks/gpu.sh`: commands of clew, each with a limit, resumed by their results.
+"""The stages of `benchmarks/gpu.sh`: commands of clew, each with a time limit and a result file.
 
-The laws run side by side, what is timed runs alone. Every product is computed in full float32
+The laws run at the same time, timed stages run alone. Every product is computed in full float32
 (`JAX_DEFAULT_MATMUL_PRECISION=highest`), because the laws are about rounding and a GPU's products
-have 10 bits by default. Compiled programs are kept in the folder of results, so that a stage that
-ran out of time comes further at the next call. XLA does not try Triton's products, and convolutions
-alone are tuned: with its defaults it compiled for minutes what it then ran for seconds, and without
-tuned convolutions the learner took forty times as long.
+have 10 bits by default. Stages that have a result are skipped. Compiled programs are kept in the
+folder of results, so that a stage that ran out of time gets further at the next call. XLA does not
+try Triton's products, and only convolutions are autotuned: with its defaults it compiled for
+minutes what ran for seconds, and without tuned convolutions the learner took forty times as long.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BUDGET = 570.0
-LEAST = 15.0  # seconds without which no stage is begun
+LEAST = 15.0  # no stage starts with fewer seconds left
 UNTUNED = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0"
 CONVOLUTIONS_TUNED = "--xla_gpu_enable_triton_gemm=false"
 FINDING = 1  # exit code of a command that ran and found something, such as a broken law
@@ -37,21 +37,21 @@ class Stage(NamedTuple):
     limit: float
     """seconds"""
     alone: bool = True
-    """whether it is timed, so that nothing may run beside it"""
+    """whether it is timed, so that nothing else may run at the same time"""
     result: str = ""
-    """the file in the folder of results that it writes; by default what it prints is the result"""
+    """the file in the folder of results that it writes; by default its output is the result"""
     resumed: tuple[str, ...] = ()
-    """the arguments if an interrupted one has left its folder, `Stage.partial`"""
+    """the arguments to use if an interrupted call has left its folder, `Stage.partial`"""
     partial: str = ""
     finding: bool = False
     """whether exit code 1 is a result too"""
     module: str = "clew"
-    """whose command it is, or a measurement of the checkout's"""
+    """whose command it is; or a benchmark of the checkout"""
     flags: str = UNTUNED
     """XLA's"""
 
     def path(self, output: Path) -> Path:
-        """What exists once the stage has a result."""
+        """The file that exists once the stage has a result."""
         return output / (self.result or f"{self.name}.json")
 
     def command(self, output: Path) -> list[str]:
@@ -66,7 +66,7 @@ class Stage(NamedTuple):
 
 
 def stages(output: Path, tiny: bool = False) -> list[Stage]:
-    """All of them, in the order in which they are run."""
+    """All stages, in the order in which they are run."""
     return [*_measures(output, tiny), *_laws(tiny)]
 
 
@@ -112,7 +112,7 @@ def _measures(output: Path, tiny: bool) -> list[Stage]:
         Stage(
             trained,
             (*train, "--run-dir", str(runs), "--name", trained),
-            600 if tiny else 120,  # a processor that computes other things as well takes minutes
+            600 if tiny else 120,  # takes minutes on a CPU that is also busy with other programs
             result=f"runs/{trained}/summary.json",
             resumed=("train", "--resume", str(runs / trained)),
             partial=f"runs/{trained}/config.json",
@@ -125,7 +125,7 @@ def _measures(output: Path, tiny: bool) -> list[Stage]:
 
 
 class Runner:
-    """Runs stages until the time is up, and keeps what they printed and how they ended."""
+    """Runs stages until the time is up, and keeps their output and how they ended."""
 
     def __init__(self, output: Path, budget: float, log: Callable[[str], None] = print):
         self.output = output
@@ -134,12 +134,12 @@ class Runner:
         self.running: set[subprocess.Popen[bytes]] = set()
 
     def end(self) -> None:
-        """Ends what runs, with all that it has started."""
+        """Ends the running stages with all processes that they started."""
         for process in list(self.running):
             os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, stages: Sequence[Stage], jobs: int) -> list[Stage]:
-        """Runs what has no result yet; returns the stages that still have none."""
+        """Runs the stages without a result; returns those that still have none."""
         self.output.mkdir(parents=True, exist_ok=True)
         wanted = [stage for stage in stages if not stage.path(self.output).exists()]
         for stage in stages:
@@ -171,7 +171,7 @@ class Runner:
                 process.wait()
                 code = None
             self.running.remove(process)
-        # What ends in a traceback has that code too, but says nothing on standard output.
+        # A command that ends in a traceback has this code too, but no standard output.
         finding = code == FINDING and stage.finding and printed.stat().st_size > 0
         fine = code == 0 or finding
         if fine and not stage.result:
@@ -197,7 +197,7 @@ class Runner:
 
 
 def machine(commit: str) -> dict[str, Any]:
-    """What it all runs on."""
+    """A description of the machine and the software."""
     from clew.lab.bench.machine import device  # start: --help needs no JAX
     from clew.run.machine import versions  # start: --help needs no JAX
 

@@ -2,19 +2,19 @@
 
     python -m benchmarks.gtrxl_forgets results/gtrxl-forgets --seeds 60 --workers 2
 
-On the memory chain of 20 it passes 0.9 in every seed, and some do not end there (section 4.1.2 of
-the thesis: it decays after converging). The agent as coded, on fresh episodes, and with one change
-each that is known to keep a policy where it is: a step size that falls to 0, gradients clipped to
-0.5, an entropy bonus of 0.01; and all three. Seeds are new, from 100 on.
+On the memory chain of 20 it passes 0.9 in every seed, and some seeds do not end there (section
+4.1.2 of the thesis: it decays after converging). We evaluate the agent as coded on fresh episodes,
+and agents with one change each that is known to stabilise a policy: a learning rate that falls to
+0, gradients clipped to 0.5, an entropy bonus of 0.01; and all three. Seeds are new, from 100 on.
 
 The rule, written down before the first run: of the seeds that pass 0.9 in some hundred episodes of
 training, how many do not end above it in 1,000 fresh episodes; Fisher's exact test of each change
-against the agent as coded, with Holm's correction for four. Sixty seeds tell 1 from 10 of them
-(p = 0.01) and not 5 from 10. Expected: a falling step size ends it, clipping halves it, the bonus
-does nothing. It goes on where it stopped.
+against the agent as coded, with Holm's correction for four. Sixty seeds distinguish 1 from 10 of
+them (p = 0.01) and not 5 from 10. Expected: a falling learning rate ends it, clipping halves it,
+the bonus does nothing. Run it again to resume.
 
-Added after that, since all three together ended at 0.80, which nobody expected: the changes in
-pairs, twenty seeds, for a look and no test. Expected: the bonus and clipping end there together,
+Added after that, since all three together unexpectedly ended at 0.80: the changes in pairs, twenty
+seeds, as an exploration without a test. Expected: the bonus and clipping end there together,
 because a clipped step gives the bonus, which is there in every step, more weight against rewards,
 which become rare surprises; a pair without either of them ends near 1.
 """
@@ -39,7 +39,7 @@ FIRST_SEED = 100
 
 
 def forgetting() -> Study:
-    """GTrXL as coded, with one change each, with all of them, and with two."""
+    """GTrXL as coded, with one change each, with all changes, and with two."""
     study = grid.study("length", "one-repair")
     coded = study.models["gtrxl"]
     several = {name: (name,) for name in CHANGES} | {"all": tuple(CHANGES)}

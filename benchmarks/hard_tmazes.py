@@ -4,29 +4,30 @@
     python -m benchmarks.hard_tmazes results/passive-tmaze --plan passive
     python -m benchmarks.hard_tmazes results/passive-tmaze-1500 --plan longest
 
-Plans, with small agents, five seeds, then 200 fresh episodes with sampled actions:
+Plans, with small agents and five seeds, then 200 fresh episodes with sampled actions:
 
 - endless: sixteen endless T-Mazes, with 1, 3, 5 or 10 corridors of 5 or 10 steps, fixed or uniform
   up to that; A2C at its defaults, 1,000,000 steps, two layers of 64 where a memory has layers;
 - passive: a passive T-Maze of 250 steps; PPO, 2,000,000 steps, one layer of 64 where a memory has
-  layers; who solves it is tried in corridors of up to 1,500 steps;
-- longest: a passive T-Maze of 1,500 steps, learned in itself; PPO as there, 10,000,000 steps. The
-  right side at the end is worth 4 in place of 1: it is one step of 1,501 that are learned from.
+  layers; agents that solve it are tested in corridors of up to 1,500 steps;
+- longest: a passive T-Maze of 1,500 steps, in which the agents are trained; PPO as above,
+  10,000,000 steps. The right side at the end is worth 4 instead of 1: agents learn
+  from 1,501 steps, of which it is one.
 
-In the passive one a wrong step cannot be made good, so that nobody learns to walk at a discount of
-0.99: the first wrong step costs as much as all others. Here it is 0.9, rewards are times a tenth
-of the corridor and at most 1 (in the longest 4), and a rollout is an episode. Gates that can begin
-open last 2,048 steps.
+In the passive T-Maze a wrong step cannot be corrected, so no agent learns to walk at a discount of
+0.99: the first wrong step costs as much as all others. Here the discount is 0.9, rewards are
+multiplied by a tenth of the corridor and at most 1 (in the longest 4), and a rollout is an episode.
+Gates that can start open last 2,048 steps.
 
-What else was tried, with a delta network (`delta_net` below) on 2026-11-26. In the corridor of 250,
-A2C with entropy costs of 0.01 to 0.2: it walks and keeps to one side at the end, or does not learn
-to walk, or forgets it again; three seeds of sixteen ended above 0.9. PPO with 0.02, as here: 0.96
-over four seeds. In the corridor of 1,500 itself, by PPO with 0.01 for 10,000,000 steps: one of five
-seeds learned it, to 1.00, another had 0.99 for a while and lost it, two guessed and one did not
-turn; a GRU and no memory did not learn to walk there. On 2026-11-27, by PPO with 0.02, one seed
-each of delta_net (100, not among those here): 0.46 with an end worth 1, 0.96 with 4.
+Other settings were tried with a delta network (`delta_net` below) on 2026-11-26. In the corridor of
+250, A2C with entropy costs of 0.01 to 0.2: it walks and always chooses the same side at the end, or
+does not learn to walk, or forgets it again; three seeds of sixteen ended above 0.9. PPO with 0.02,
+as here: 0.96 over four seeds. In the corridor of 1,500 itself, by PPO with 0.01 for 10,000,000
+steps: one of five seeds learned it, to 1.00, another had 0.99 for a while and lost it, two guessed
+and one did not turn; a GRU and no memory did not learn to walk there. On 2026-11-27, by PPO with
+0.02, one seed each of delta_net (100, not among those here): 0.46 with an end worth 1, 0.96 with 4.
 
-It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
+Run it again to resume; `--seeds 3` begins with fewer seeds. `clew report FOLDER` draws the curves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ MEMORIES = (
 )
 CORRIDORS, LENGTHS = (1, 3, 5, 10), (5, 10)
 PASSIVE, LONGER, LONGEST = 250, (500, 750, 1000, 1250, 1500), 1500
-"""The corridor that is learned in, those that are tried, of the paper, and the longest of them."""
+"""The corridor for training, those of the paper for testing, and the longest of them."""
 
 
 def endless() -> Study:
@@ -113,9 +114,9 @@ def longest() -> Study:
 
 
 def _walker(memory: str, corridor: int, *, end: float = 1.0, **options: Any) -> TrainConfig:
-    """An agent for a passive T-Maze of this length, with options of its memory beside the sizes.
+    """An agent for a passive T-Maze of this length; `options` change its memory beside the sizes.
 
-    The right side at the end is worth `end`, beside -0.1 for a step behind the best way.
+    The right side at the end is worth `end`; a step behind the best way costs 0.1.
     """
     known = options_among(memory, SIZES | {"num_layers": 1, "head_size": 16, "chrono": 2048})
     return TrainConfig(
@@ -138,7 +139,7 @@ PLANS = {"endless": endless, "passive": passive, "longest": longest}
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Mean success of the seeds in every endless T-Maze, of memories that were tried in all."""
+    """Mean success of the seeds in every endless T-Maze, for memories that were tried in all."""
     mazes, found = list(endless().settings), {}
     for row in rows:
         found.setdefault(row["model"], {}).setdefault(row["setting"], []).append(row["mean"])

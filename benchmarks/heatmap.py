@@ -1,4 +1,4 @@
-"""Scores of memories as a table of colours."""
+"""Scores of memories as a heat map."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +17,9 @@ def draw_heatmap(
     best_first: bool = True,
     label: str = "success",
 ) -> None:
-    """Draws scores from 0 to 1, a line for each memory, which has one for each column.
+    """Draws scores from 0 to 1: one row for each memory, which has a score for each column.
 
-    NaN leaves its place empty. What all columns are is said below them.
+    NaN leaves its cell empty. The text below the columns says what they are.
     """
     order = sorted(scores, key=lambda name: -np.sum(scores[name])) if best_first else list(scores)
     figure = new_figure(1.6 + 0.75 * len(columns), 0.27 * len(order) + 1.2)

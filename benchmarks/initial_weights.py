@@ -1,12 +1,12 @@
-"""What should be one orthogonal matrix at the start: a product, or each of its gates and heads?
+"""Which weights should start as one orthogonal matrix: a whole product, or each gate and head?
 
-LSTM, GRU, ReLiT and AReLiT, `init_per` by turns, on three tasks with ten seeds each; and AReLiT
-with memories that last at the start (`chrono`):
+Compares LSTM, GRU, ReLiT and AReLiT with either `init_per` on three tasks with ten seeds each; and
+AReLiT with memories that last at the start (`chrono`):
 
     python -m benchmarks.initial_weights results/initial-weights
 
-It goes on where it stopped. `clew report results/initial-weights` draws the curves. Seeds are the
-same for every way of drawing, but what is drawn from them is not, so nothing is paired.
+Run it again to resume. `clew report results/initial-weights` draws the curves. Seeds are the same
+for every way of drawing, but the numbers drawn from them are not, so nothing is paired.
 """
 
 from benchmarks.plans import run_plan
@@ -26,7 +26,7 @@ WAYS = {
     "relit": (PublishedReLiT, LAYERS, ("product", "role", "head")),
     "arelit": (PublishedAReLiT, LAYERS | {"chrono": 0}, ("product", "role", "head")),
 }
-"""By memory what has its ways of drawing, its options, and the ways."""
+"""For each memory: the class that has the option, its options, and the ways to draw."""
 STUDY = Study(
     name="initial-weights",
     models={

@@ -1,4 +1,4 @@
-"""Medians with their intervals as a picture, a line for each memory."""
+"""A picture of medians with their intervals, one line for each memory."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,8 @@ def draw_intervals(
 ) -> None:
     """Draws estimates on a logarithmic axis, as a PNG, with a dashed line at the mark.
 
-    Each series, by its name in the legend, has an estimate for each memory; names are from the top.
+    Each series, named in the legend, has an estimate for each memory; names are listed from the
+    top.
     """
     figure = new_figure(9, 1.5 + 0.28 * len(names))
     axes = figure.subplots()

@@ -1,11 +1,11 @@
-"""Does an agent learn tasks of other packages in JAX, with a memory and without?
+"""Does an agent learn tasks of other JAX packages, with a memory and without?
 
     make .venv-jaxenvs/.installed
     PYTHONPATH=src .venv-jaxenvs/bin/python -m benchmarks.jax_packages results/jax-packages
 
-A GRU of 64 units and no memory, PPO at its default settings, the encoder that Gymnasium tasks have,
-one task of each package that two cores can learn in minutes; 300,000 steps, then fresh episodes
-with sampled actions. Craftax's takes the longest by far. It goes on where it stopped.
+A GRU of 64 units and no memory, PPO at its default settings, the encoder that Gymnasium tasks use,
+and one task of each package that two cores can learn in minutes; 300,000 steps, then fresh episodes
+with sampled actions. Craftax's task takes by far the longest. Run it again to resume.
 """
 
 from benchmarks.plans import run_plan

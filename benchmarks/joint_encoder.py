@@ -1,22 +1,22 @@
-"""Does an agent earn more where its layers read what is seen and the previous action together?
+"""Does an agent earn more if its encoder reads the observation and the previous action together?
 
     python -m benchmarks.joint_encoder results/joint-encoder --workers 2
 
-In POPGym's table by PPO two layers read what is seen, and the memory is given the previous action
-as it is, beside them. In the bandit an agent whose layers read both earned 0.42 and clew's 0.33,
-and with that agent's encoder alone clew's earned 0.37 (results/popgym-popjaxrl). Here is the GRU of
-the table with `encoder="joint"` and as it is, five fresh seeds of each, 100 to 104, in six tasks:
-three where an action and what it brought mean something together (the bandit's arm, the squares of
-mine-sweeper and battleship), and three where what is seen says all (count-recall,
+In POPGym's table by PPO two layers read the observation, and the memory receives the previous
+action beside them, unencoded. In the bandit an agent whose layers read both earned 0.42 and clew's
+0.33, and with only that agent's encoder clew's earned 0.37 (results/popgym-popjaxrl). Here the GRU
+of the table runs with `encoder="joint"` and unchanged, five fresh seeds of each, 100 to 104, in six
+tasks: three where an action and its result mean something together (the bandit's arm, the squares
+of mine-sweeper and battleship), and three where the observation contains everything (count-recall,
 position-only-pendulum, repeat-previous).
 
 Expected, written down before the first run: in the bandit more by 0.04, in mine-sweeper by 0.1, in
-battleship nothing, since nobody has learned it; in the other three nothing. The rule: Welch's test
-of each task, p below 0.05 after Holm's correction for six. If the bandit or mine-sweeper is told
-apart, or their mean gain is above 0.05, the table's other agents are to be asked too before its
-default is.
+battleship nothing, since no agent has learned it; in the other three nothing. The rule: Welch's
+test of each task, p below 0.05 after Holm's correction for six. If the bandit or mine-sweeper is
+told apart, or their mean gain is above 0.05, the table's other agents are to be tried too before
+its default is changed.
 
-It goes on where it stopped.
+Run it again to resume.
 """
 
 from dataclasses import replace

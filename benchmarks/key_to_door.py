@@ -1,12 +1,12 @@
-"""Does a memory, or a learner that looks further, help to credit what was done long before?
+"""Does a memory, or a learner that looks further, help to credit actions from long before?
 
     python -m benchmarks.key_to_door results/key-to-door --seeds 5 --workers 2
 
 PPO on key-to-door with 60 and 250 steps between the key and the door, 1,000,000 steps, memories of
 64 units in two layers where they have layers, at a discount of 0.999; then 200 fresh episodes with
-sampled actions. The score is the share of episodes in which the door was opened. Names that end in
-"-lambda-1" judge actions by all rewards that followed in the rollout, the others at the default of
-0.95, where what is 60 steps away weighs a twentieth. It goes on where it stopped.
+sampled actions. The score is the share of episodes in which the door was opened. Agents whose names
+end in "-lambda-1" judge actions by all later rewards of the rollout; the others use the default of
+0.95, with which a reward 60 steps away weighs a twentieth. Run it again to resume.
 """
 
 from dataclasses import replace

@@ -1,11 +1,11 @@
-"""How fast each agent of Pramanik's Memory Maze study learns, and the memory that this takes.
+"""How fast each agent of Pramanik's Memory Maze study learns, and how much memory this takes.
 
     python -m benchmarks.learner --output results/memory-maze-speed
 
 The thesis measured frames per second and peak memory of whole trainings on a graphics card (Figure
-5.6). Here it is the learner alone, on pictures of noise: one update of the training program, one
+5.6). Here only the learner is measured, on noise images: one update of the training program, one
 gradient step of Table A.3's 3,200 frames, at the sizes of Table A.4. All agents are measured by
-turns, so that other load on the machine falls on all of them; compare the ratios within a turn.
+turns, so that other load on the machine affects all of them; compare the ratios within a turn.
 """
 
 import argparse
@@ -48,7 +48,7 @@ from clew.run.machine import planned_bytes, use_compilation_cache
 from clew.run.updates import SeedState, init_run, run_template
 
 FILE = "memory-maze-learner"
-"""Name of what is written, .json, .md and .png."""
+"""Stem of the files that are written, .json, .md and .png."""
 NOTE = (
     "frames/s: of the learner, one gradient step on noise and what belongs to it; median of the "
     "turns and its 95% interval. by {}: rates in the same turn. MiB: peak, as planned by "
@@ -56,7 +56,7 @@ NOTE = (
     "of matrix products."
 )
 AGAINST = "gtrxl-256"
-"""What the others are held against, as AReLiT is in Figure 5.6."""
+"""The agent that the others are compared with, as AReLiT is in Figure 5.6."""
 SIDE, ACTIONS = 64, 6
 PRODUCTS = "matrix products"
 
@@ -70,9 +70,9 @@ class LearnerPlan(NamedTuple):
     planned: int = 32
     """of the gradient step whose memory is reported"""
     rounds: int = 6
-    """turns that count, after one to warm up"""
+    """counted turns, after one to warm up"""
     sizes: dict[str, Any] = {}
-    """options in place of the memories' own"""
+    """options that replace the memories' own"""
 
 
 QUICK = LearnerPlan(("none", "lstm"), 2, 2, 2, {"hidden_size": 16})
@@ -81,7 +81,7 @@ QUICK_NOTE = "QUICK: narrow agents, two sequences and two turns, no figures to q
 
 
 class Row(NamedTuple):
-    """What was measured of one agent."""
+    """The measurements of one agent."""
 
     model: str
     parameters: int
@@ -89,21 +89,21 @@ class Row(NamedTuple):
     multiply_adds: int
     """of the whole agent for one frame, in a sequence of 100"""
     frames: int
-    """of a timed gradient step"""
+    """frames of a timed gradient step"""
     seconds: Estimate
-    """of a gradient step and what belongs to it"""
+    """seconds of a gradient step and of the work around it"""
     rate: Estimate
     """frames per second"""
     times_faster: Estimate
-    """rate by that of `AGAINST`, turn by turn"""
+    """rate relative to that of `AGAINST`, turn by turn"""
     product_fraction: Estimate
-    """of the machine's own products' rate in the same turn, 6 operations a multiply-add"""
+    """as a fraction of the rate of matrix products in the turn, 6 operations per multiply-add"""
     planned_frames: int
-    """of the gradient step whose memory follows"""
+    """frames of the gradient step whose memory follows"""
     planned_bytes: int
     """XLA's plan of its program: arguments, results and everything between"""
     kernel_bytes: int
-    """what a compiled kernel allocates besides, by formula; 0 where none runs"""
+    """memory that a compiled kernel allocates besides, by formula; 0 where none runs"""
 
     @property
     def bytes(self) -> int:
@@ -128,7 +128,7 @@ def models() -> tuple[str, ...]:
 
 
 def check_plan(plan: LearnerPlan) -> None:
-    """Raises `UserError` for an unknown agent, or sequences that are not even."""
+    """Raises `UserError` for an unknown agent, or for an odd number of sequences."""
     for name in plan.models:
         if name not in models():
             raise unknown_name("agent of Memory Maze", name, models())
@@ -151,7 +151,7 @@ def report(plan: LearnerPlan, log: Callable[[str], None]) -> Measured:
 
 
 def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: LearnerPlan) -> Measured:
-    """What `report` measured, as JSON, Markdown and a picture, all named `FILE`."""
+    """The measurements of `report` as JSON, Markdown and a picture, all named `FILE`."""
     found = table(rows, machine)
     return Measured(
         FILE,
@@ -186,14 +186,14 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
 
 
 def against(names: Sequence[str]) -> str:
-    """Which of the agents the others are held against: `AGAINST`, or else the first."""
+    """The agent that the others are compared with: `AGAINST`, or else the first."""
     return AGAINST if AGAINST in names else names[0]
 
 
 def measure(
     plan: LearnerPlan, threads: int, log: Callable[[str], None]
 ) -> tuple[list[Row], Estimate]:
-    """All agents by turns, with kernels of so many threads.
+    """All agents by turns, with kernels of this many threads.
 
     Returns:
         One row an agent, and the floating-point operations per second of this machine's products.
@@ -203,7 +203,7 @@ def measure(
         log(f"compiling {name}")
         return _Learner(name, plan)
 
-    with ThreadPoolExecutor(threads) as pool:  # side by side: for a graphics card it takes minutes
+    with ThreadPoolExecutor(threads) as pool:  # at once: on a GPU it takes minutes
         learners = dict(zip(plan.models, pool.map(compiled, plan.models), strict=True))
     measures: dict[str, Callable[[], float]] = {PRODUCTS: lambda: matrix_product_rate(1)}
     measures |= {name: _logged(name, learner.seconds, log) for name, learner in learners.items()}
@@ -277,9 +277,9 @@ class _Learner:
 
 
 def config_of(name: str, sequences: int, sizes: dict[str, Any]) -> TrainConfig:
-    """An agent's settings with noise for a task, and options in place of its memory's own.
+    """An agent's settings with noise for a task, and options that replace its memory's own.
 
-    An update is one gradient step of so many sequences, an even number.
+    An update is one gradient step on this many sequences, an even number.
     """
     config = PRESETS[f"memory-maze/{name}"]
     ppo = config.ppo
@@ -292,7 +292,7 @@ def config_of(name: str, sequences: int, sizes: dict[str, Any]) -> TrainConfig:
 def made_up(parts: Parts, agent: Agent) -> HostRollout:
     """A rollout of noise in the middle of episodes, with memories that have read as much.
 
-    Windows are full there; at the beginning of an episode they are not, and cost less.
+    There the windows are full; at the beginning of an episode they are not, and cost less.
     """
     ppo, random = parts.config.ppo, np.random.default_rng(0)
 
@@ -315,7 +315,7 @@ def made_up(parts: Parts, agent: Agent) -> HostRollout:
 
 
 def _filled(agent: Agent, num_envs: int) -> Any:
-    """Memories that have read noise for as long as the longest window, and some more."""
+    """Memories that have read noise for slightly longer than the longest window."""
     memory, steps = agent.memory, 300
     zs = jax.random.normal(jax.random.key(2), (steps, num_envs, memory.input_size))
     starts = jnp.zeros((steps, num_envs), jnp.bool_)
@@ -357,7 +357,7 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
 
 
 def plan_of(given: argparse.Namespace) -> LearnerPlan:
-    """What the options ask for."""
+    """The plan that the options ask for."""
     chosen = tuple(given.memories)
     if given.quick:
         return QUICK._replace(models=chosen or QUICK.models)
@@ -365,7 +365,7 @@ def plan_of(given: argparse.Namespace) -> LearnerPlan:
 
 
 def options_of() -> argparse.ArgumentParser:
-    """What can be chosen."""
+    """The command line's options."""
     parser = measured.parser(__doc__, repeats=6)
     about = "of 100 frames in a timed gradient step, even; memory is always that of 32"
     parser.add_argument("--sequences", type=int, default=32, help=about)

@@ -1,12 +1,12 @@
-"""PQN and R2D2 beside memorax's, and beside PPO: steps and gradient steps a second.
+"""PQN and R2D2 beside memorax's, and beside PPO: environment steps and gradient steps per second.
 
     make .venv-peers/.installed
     python -m benchmarks.learner_peers results/learner-peers
 
-The same task in JAX for all, clew's memory chain of 20 steps, a GRU of 64 units behind a dense
-layer, and the settings of clew's learners at their defaults as far as memorax has them. Each
-measurement is a process of its own, by turns; leave the machine alone meanwhile. Rates are those of
-a compiled call of four rollouts with what is learned from them, after three that are not counted.
+The same JAX task for all, clew's memory chain of 20 steps, a GRU of 64 units behind a dense layer,
+and the settings of clew's learners at their defaults as far as memorax has them. Each measurement
+runs in its own process, by turns; leave the machine alone meanwhile. Rates are those of a compiled
+call of four rollouts with the learning from them, after three calls that are not counted.
 """
 
 import argparse
@@ -32,7 +32,7 @@ WIDTH, LENGTH, ROLLOUTS, UNTIMED = 64, 20, 4, 3
 
 
 def settings(learner: str) -> Any:
-    """Of a learner; PPO's minibatches are PQN's, and R2D2 makes two gradient steps a rollout."""
+    """A learner's settings; PPO's minibatches are PQN's; R2D2: two gradient steps per rollout."""
     from clew import PPOConfig
     from clew.agents.learners.pqn import PQNConfig
     from clew.agents.learners.r2d2 import R2D2Config
@@ -49,7 +49,7 @@ def gradient_steps(config: Any) -> int:
 
 
 def clew_learner(learner: str, **changes: Any) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """What begins a training and returns a call that goes on with it, and its sizes."""
+    """Starts a training and returns a call that continues it, and its sizes."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -93,7 +93,7 @@ def clew_learner(learner: str, **changes: Any) -> tuple[Callable[[], Any], dict[
 
 
 def memorax_learner(learner: str) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """The same of memorax, in its own environment."""
+    """The same for memorax, in its own environment."""
     import memorax_learner as peer
     from clew.envs import AutoReset, MemoryChain
 
@@ -105,7 +105,7 @@ def memorax_learner(learner: str) -> tuple[Callable[[], Any], dict[str, Any]]:
 
 
 def child(case: str, calls: int) -> dict[str, Any]:
-    """What one process measures: seconds of calls."""
+    """The measurement of one process: seconds of calls."""
     sys.path.insert(0, str(ROOT / "benchmarks/peers"))
     import jax
 
@@ -117,12 +117,12 @@ def child(case: str, calls: int) -> dict[str, Any]:
         began = time.perf_counter()
         jax.block_until_ready(call())
         seconds.append(time.perf_counter() - began)
-    # Before its replay has 10,000 steps, which are two such calls, R2D2 learns nothing.
+    # R2D2 learns nothing before its replay has 10,000 steps, which are two such calls.
     return facts | {"seconds": seconds[UNTIMED:]}
 
 
 def measure(case: str, calls: int) -> dict[str, Any]:
-    """One process; steps and gradient steps a second of its calls' median."""
+    """One process; environment steps and gradient steps per second of its calls' median."""
     config = settings(case.split()[1])
     found = process(case, calls)
     middle = estimate(found.pop("seconds")).middle
@@ -132,7 +132,7 @@ def measure(case: str, calls: int) -> dict[str, Any]:
 
 
 def process(case: str, calls: int) -> dict[str, Any]:
-    """What a process of its own finds, of clew's or of the peers' environment."""
+    """The result of a separate process, in clew's or in the peers' environment."""
     library, learner = case.split()
     variables = {
         "GLIBC_TUNABLES": SETTING if library == "clew" else "",

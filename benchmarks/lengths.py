@@ -1,12 +1,12 @@
-"""How time and memory of learning grow with the length of a chunk.
+"""How the time and memory of learning grow with the length of a chunk.
 
     python -m benchmarks.lengths --output results/lengths
     python -m benchmarks.lengths --every --lengths 256 1024 8192 --output results/lengths-of-all
 
-Of the memories whose state does not grow with time, one layer each at the sizes of Pramanik
-(2023), Table A.2: the gradient of `unroll`, compiled for chunks of several lengths. Of ReLiT and
-AReLiT in every form that a chunk of theirs is computed in; with `--every` of all the others too, as
-they come.
+For memories whose state does not grow with time, one layer each at the sizes of Pramanik (2023),
+Table A.2, it measures the gradient of `unroll`, compiled for chunks of several lengths: of ReLiT
+and AReLiT in every form of computing a chunk; with `--every` of all others too, in their default
+form.
 """
 
 import argparse
@@ -52,10 +52,10 @@ OTHERS = tuple(
     for name in MEMORIES
     if name not in (*FORMS, "none", "hybrid") and "window" not in known_options(name)
 )
-"""The other memories whose state has one size."""
+"""The other memories whose state has a constant size."""
 NAMES = (*FORMS, *OTHERS)
 INPUT_SIZE = 16
-PIECE = 16  # kPiece in kernels/native/groups.h: of this many steps a kernel keeps one state
+PIECE = 16  # kPiece in kernels/native/groups.h: a kernel keeps one state for this many steps
 ROWS = 4  # kRows in kernels/native/groups.h
 
 
@@ -95,7 +95,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def chosen(given: argparse.Namespace, plan: LengthsPlan, quick: LengthsPlan) -> LengthsPlan:
-    """What the options ask for: one of these plans, with the memories and lengths that they name.
+    """The plan that the options ask for: a predefined one, with the memories and lengths they name.
 
     Raises:
         UserError: for a name that is not among those to measure, or a length below 1.
@@ -118,21 +118,21 @@ class Row(NamedTuple):
     microseconds: Estimate
     """for one observation of one environment, forward and backward"""
     times_shortest: Estimate
-    """that by the same at the shortest length, turn by turn: 1 if nothing grows"""
+    """relative to the same at the shortest length, turn by turn: 1 if nothing grows"""
     planned_bytes: int
     """XLA's plan of the program: arguments, results and everything between"""
     kernel_bytes: int
-    """what the kernel allocates besides, by formula; 0 where none runs"""
+    """memory that the kernel allocates besides, by formula; 0 where none runs"""
     kept_bytes: int
-    """XLA's plan of the gradient of `step` scanned, which keeps what it needs of every step"""
+    """XLA's plan of the gradient of `step` in a scan, which keeps what it needs of every step"""
     state_bytes: int
-    """the states after every step, alone"""
+    """the states after every step alone"""
 
 
 def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measured:
     """All memories at all lengths, as `lengths.json`, `lengths.md` and `lengths.png`.
 
-    Before and after it the machine's rate of products is measured, with so many repeats.
+    The machine's rate of products is measured before and after, with this many repeats.
     """
     machine = device()
     before = matrix_product_rate(repeats)
@@ -148,7 +148,7 @@ def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measu
 
 
 def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
-    """One row a memory, form and length."""
+    """One row for each memory, form and length."""
     lines = [
         [
             row.memory,
@@ -178,7 +178,7 @@ def unrolled(memory: AbstractMemory, *args: Any) -> tuple[Any, Any]:
 
 
 def compile_gradient(memory: AbstractMemory, length: int, envs: int, read: Gradient) -> Any:
-    """The gradient, for parameters and observations, of the sum of outputs.
+    """The gradient of the sum of outputs, for parameters and observations.
 
     `read` takes (memory, state, xs, starts) to a state and outputs, without a batch axis.
     """
@@ -197,11 +197,11 @@ def compile_gradient(memory: AbstractMemory, length: int, envs: int, read: Gradi
 
 
 def kernel_bytes(memory: AbstractMemory, length: int, envs: int, threads: int) -> int:
-    """What a compiled kernel allocates in its backward pass, at most.
+    """An upper bound on the memory that a compiled kernel allocates in its backward pass.
 
-    For each head that is worked at at the same time, at most one a thread: one state for every
-    `PIECE` steps, one gradient, and the states of one piece, of which a matrix has `ROWS` rows,
-    and ReLiT's the normaliser. Of the kernels' arrays these are those that grow, and the largest.
+    For each head that is processed at the same time, at most one per thread: one state for every
+    `PIECE` steps, one gradient, and the states of one piece, `ROWS` rows of a matrix and ReLiT's
+    normaliser. These are the kernels' arrays that grow, and the largest ones.
     """
     attention = memory.layers[0].attention if isinstance(memory, LayerStack) else None
     if isinstance(attention, MatrixMixer | MLSTMMixer | RWKV7Mixer):
@@ -241,7 +241,7 @@ def measure(plan: LengthsPlan, threads: int, log: Callable[[str], None]) -> list
         point: [took / (point[1] * plan.envs) for took in each]
         for point, each in call_seconds(calls, plan.rounds, log).items()
     }
-    kept: dict[tuple[str, int], int] = {}  # the same for every form: `step` has one
+    kept: dict[tuple[str, int], int] = {}  # the same for every form, since `step` has only one
     rows = []
     for (label, length), (subject, program) in compiled.items():
         name, memory = subject.name, subject.memory
@@ -335,14 +335,14 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
 
 
 def chunk_options(about: str | None) -> argparse.ArgumentParser:
-    """What can be chosen of chunks."""
+    """The command line's options for chunks."""
     found = measured.parser(about, repeats=6)
     found.add_argument("--lengths", nargs="+", type=int, default=[], help="of chunks, in steps")
     return found
 
 
 def options_of() -> argparse.ArgumentParser:
-    """What can be chosen."""
+    """The command line's options."""
     found = chunk_options(__doc__)
     found.add_argument(
         "--every", action="store_const", dest="memories", const=NAMES, help="measure all memories"
@@ -351,7 +351,7 @@ def options_of() -> argparse.ArgumentParser:
 
 
 def plan_of(given: argparse.Namespace) -> LengthsPlan:
-    """What the options ask for."""
+    """The plan that the options ask for."""
     return chosen(given, LengthsPlan(), QUICK)
 
 

@@ -1,12 +1,12 @@
-"""How long a list does a memory give back in order?
+"""How long a list can a memory recall in order?
 
     python -m benchmarks.lists results/lists
 
-A list of 5, 10 or 20 cards is shown one by one, then every card is to be played once in the same
+A list of 5, 10 or 20 cards is shown one by one, then every card must be played once in the same
 order (`permutation`): every memory, A2C at its defaults, 500,000 steps, two layers of 64 where a
 memory has layers, five seeds, then 200 fresh episodes with sampled actions. The score is the share
-of cards that are played in their turn, of which an order that has nothing to do with the list gets
-1/n. It goes on where it stopped.
+of cards that are played in their turn; an order independent of the list gets 1/n. Run it again to
+resume.
 """
 
 from benchmarks.plans import agents, run_plan

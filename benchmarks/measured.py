@@ -1,4 +1,4 @@
-"""The command line of measurements, which give tables, a picture and JSON."""
+"""The command line of measurements that produce tables, a picture and JSON."""
 
 import argparse
 import sys
@@ -28,7 +28,7 @@ def parser(about: str | None, repeats: int) -> argparse.ArgumentParser:
 def publish(
     found: Measured, output: str | Path | None, *, as_json: bool = False, note: str = ""
 ) -> None:
-    """Writes measurements into a folder, where one is given, and prints them."""
+    """Writes measurements into a folder, if one is given, and prints them."""
     if output:
         write_measured(found, output)
     show(found, as_json=as_json, note=note)

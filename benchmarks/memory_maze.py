@@ -2,11 +2,11 @@
 
     python -m benchmarks.memory_maze --size 9 --turns 3 --seconds 10 --json results.json
 
-Needs `pip install 'clew[memory-maze]'`. Every figure is of fresh processes that step at the same
-time after all of them are ready, one thread of Mesa's renderer each, with random actions that
-mostly go forward, from the first step of an episode on; the cases take turns. Rates are of the
-machine as it was; processor time per step hardly depends on what else ran. `reset` is the time of
-opening a next episode, its second number of building a task anew, as with a seed.
+Needs `pip install 'clew[memory-maze]'`. Every figure comes from fresh processes that step at the
+same time once all of them are ready. Each uses one thread of Mesa's renderer and random actions
+that mostly go forward, from the first step of an episode on; the cases take turns. Rates depend on
+the load of the machine; processor time per step hardly depends on other programs. `reset` is the
+time to open a next episode; its second number is the time to build a task anew, as with a seed.
 """
 
 import argparse
@@ -29,7 +29,7 @@ CASES = [(patched, processes) for patched in (True, False) for processes in (1, 
 
 
 def work(size: int, patched: bool, seconds: float, seed: int) -> None:
-    """Steps one environment for so long, at the same time as others; prints its figures."""
+    """Steps one environment for this long, at the same time as others; prints its figures."""
     from clew.bridges.memory_maze import MemoryMazeEnv
 
     env = MemoryMazeEnv(size, patched=patched)

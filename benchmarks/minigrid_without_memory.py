@@ -1,12 +1,12 @@
-"""How much MiniGrid's MemoryS7 pays to a rule that has no memory: pip install minigrid, then
+"""How much a rule without memory earns in MiniGrid's MemoryS7: pip install minigrid, then
 
     python -m benchmarks.minigrid_without_memory
 
 The maze is no longer than the view. From the junction, looking back, the third object and both
-ends are in one picture; what is left to remember is which way one is turning. The rule looks at the
-present picture only: it turns right at the end, so down, then back, then towards the end that is
-right. Facing up, only the one who chose so goes on; facing down, it goes on with probability p and
-else turns back, for it cannot tell having chosen to go down from having just arrived.
+ends are in one image; only the direction of the turn must be remembered. The rule looks only at the
+present image: it turns right at the end, so down, then back, then towards the correct end. Facing
+up, only an agent that chose this goes on; facing down, it goes on with probability p and otherwise
+turns back, because it cannot distinguish having chosen to go down from having just arrived.
 """
 
 import gymnasium
@@ -16,7 +16,7 @@ from benchmarks.options import described
 LEFT, RIGHT, FORWARD = range(3)
 WALL, KEY, BALL = 2, 5, 6
 OWN_ROW, OWN_COLUMN = 6, 3
-"""Where the agent is in what it sees, facing upwards in it."""
+"""The agent's position in its view, facing upwards."""
 EPISODES = 2000
 
 

@@ -6,11 +6,11 @@
 Plans, with small agents of equal width, five seeds:
 
 - short: a corridor of 20, 500,000 steps of A2C with the library's default rates; every memory, and
-  once more those whose gates can begin open;
-- long: a corridor of 160, 5,000,000 steps. All but the memory is as in the study of AReLiT, of
-  `benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average stand beside these.
+  a second time those whose gates can start open;
+- long: a corridor of 160, 5,000,000 steps. Everything but the memory is as in the study of AReLiT,
+  `benchmarks/arelit_tmaze.py`, whose rows of GRU, AReLiT and the average appear beside these.
 
-It goes on where it stopped; `clew report FOLDER` draws the curves and the table. The long plan also
+Run it again to resume; `clew report FOLDER` draws the curves and the table. The long plan also
 draws every seed, beside those of the study of AReLiT.
 """
 
@@ -30,7 +30,7 @@ from clew.report.figures import COLOURS, new_figure, save
 
 NAMES = [name for name in MEMORIES if name != "hybrid"]
 LONGEST = 256
-"""Steps that the longest memories last at the start, where gates can begin open."""
+"""How many steps the longest memories last at the start, where gates can start open."""
 SHORT, LONG = 20, 160
 """Corridors."""
 LONG_WIDTHS = SIZES["small"] | {"window": 256}
@@ -58,7 +58,7 @@ def long() -> Study:
 
 
 def _opened(models: dict[str, TrainConfig]) -> dict[str, TrainConfig]:
-    """Those whose gates can begin open, with gates that do."""
+    """The agents whose gates can start open, with gates that do."""
     return {
         f"{name}-open": replace(config, memory_options=config.memory_options | {"chrono": LONGEST})
         for name, config in models.items()
@@ -81,11 +81,11 @@ OTHERS = {
     "GRU": ("small-gru-fast",),
     "GTrXL-256": ("small-gtrxl-256-fast",),
 }
-"""Of the study of AReLiT: as they began in the thesis, and with gates that begin open."""
+"""Agents of the study of AReLiT: with the thesis's gates, and with gates that start open."""
 
 
 def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> Figure:
-    """The success of every seed of a long corridor, and of others of the study of AReLiT."""
+    """The success of every seed in a long corridor, and of others from the study of AReLiT."""
     scores: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         usual, opened = scores.setdefault(row["model"].removesuffix(OPEN), ([], []))
@@ -100,9 +100,9 @@ def seeds(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]
 
 
 def of_seeds(scores: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
-    """The success of every seed, a line for each memory, the best first.
+    """The success of every seed, one line for each memory, the best first.
 
-    Scores are of gates that begin as they usually do, and of gates that begin open.
+    There are scores with the usual initial gates, and with gates that start open.
     """
     ordered = sorted(scores, key=lambda name: max(map(_mean, scores[name])))
     figure = new_figure(8, 0.33 * len(ordered) + 1.2)

@@ -1,12 +1,12 @@
-"""How fast one training run is alone, on one core, and two of them side by side.
+"""How fast one training run is alone on one core, and two of them at the same time.
 
     python -m benchmarks.one_run --turns 3 --output results/speed/one-run.json
 
-Five agents of the T-Maze study at the thesis's sizes and the default run of `clew train`, each
-measurement in a process of its own, by turns. Leave the machine alone meanwhile. With `--turns 0`
-everything is only compiled and kept in the cache, so that turns are short. Rates are environment
-steps per second of the compiled training program, one update a call as in `clew bench`; fractions
-are of the rate of matrix products that the same process measured, on the cores that it had.
+Runs five agents of the T-Maze study at the thesis's sizes and the default run of `clew train`; each
+measurement has its own process, by turns. Leave the machine alone meanwhile. With `--turns 0`
+everything is only compiled and cached, so that turns are short. Rates are environment steps per
+second of the compiled training program, one update per call as in `clew bench`; fractions are of
+the rate of matrix products that the same process measured on its own cores.
 """
 
 import json
@@ -33,11 +33,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one core": {"threads": "one", "devices": 1, "cores": (0,)},
     "side by side": {"threads": "one", "devices": 1, "cores": (0, 1)},
 }
-"""With `cores`, a process pinned to each of these."""
+"""With `cores`, one process is pinned to each of these."""
 
 
 def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any]:
-    """What one process measures."""
+    """The measurement of one process."""
     import jax
     import jax.numpy as jnp
 
@@ -74,7 +74,7 @@ def child(agent: str, devices: int, threads: str, repeats: int) -> dict[str, Any
 
 
 def processes(agent: str, variant: dict[str, Any], repeats: int) -> dict[str, Any]:
-    """One process, or one on each core; the sum of what they measured."""
+    """Runs one process, or one on each core; returns the sum of their measurements."""
 
     def run(core: int | None) -> dict[str, Any]:
         pin = None if core is None else partial(os.sched_setaffinity, 0, {core})
@@ -90,7 +90,7 @@ def processes(agent: str, variant: dict[str, Any], repeats: int) -> dict[str, An
 
 
 def main() -> None:
-    """Prints a row for each agent and variant, and writes all figures."""
+    """Prints one row for each agent and variant, and writes all figures."""
     if sys.argv[1:2] == ["--child"]:
         agent, devices, threads, repeats = sys.argv[2:]
         print(json.dumps(child(agent, int(devices), threads, int(repeats))))

@@ -1,4 +1,4 @@
-"""The command line of a script, whose docstring is its help."""
+"""The command line of a script, with its docstring as help."""
 
 import argparse
 

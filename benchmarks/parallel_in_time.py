@@ -1,11 +1,12 @@
-"""How much sooner a chunk is learned all at once than step by step.
+"""How much faster a chunk is learned in parallel than step by step.
 
     python -m benchmarks.parallel_in_time --output results/parallel-in-time
 
-Of every memory whose state has one size, one layer, and of ReLiT and AReLiT in every form: the
-gradient of `unroll`, in the form that the memory chooses on this machine, and that of `step`
-scanned over the same chunk, by turns. On a graphics card a scan is a row of small operations, each
-of which waits for the last; a form that is parallel in time is a few large ones.
+For every memory whose state has a constant size, with one layer, and for ReLiT and AReLiT in every
+form, it measures by turns the gradient of `unroll`, in the form that the memory chooses on this
+machine, and that of `step` in a scan over the same chunk. On a graphics card a scan is a sequence
+of small operations, each of which waits for the previous one; a form that is parallel in time has a
+few large operations.
 """
 
 import argparse
@@ -62,7 +63,7 @@ class Row(NamedTuple):
     whole: Estimate
     """seconds of a gradient in its own form"""
     steps: Estimate
-    """seconds of one step by step"""
+    """seconds of a gradient step by step"""
     times_faster: Estimate
     whole_bytes: int
     steps_bytes: int
@@ -70,7 +71,7 @@ class Row(NamedTuple):
 
 
 def report(plan: LengthsPlan, log: Callable[[str], None]) -> Measured:
-    """Measures, as `parallel.json`, `parallel.md` and `parallel.png`."""
+    """The measurements, as `parallel.json`, `parallel.md` and `parallel.png`."""
     machine = device()
     before = matrix_product_rate()
     rows = measure(plan, log)
@@ -87,8 +88,8 @@ def report(plan: LengthsPlan, log: Callable[[str], None]) -> Measured:
 def measure(plan: LengthsPlan, log: Callable[[str], None]) -> list[Row]:
     """All memories at all lengths, both ways, by turns.
 
-    They are compiled side by side, because a compiler for graphics cards takes longer than all
-    that it compiles for; nothing is timed meanwhile.
+    They are compiled at the same time, because compiling for graphics cards takes longer than all
+    the measurements; nothing is timed meanwhile.
     """
     wanted = {
         (subject.label, length, way): subject
@@ -126,7 +127,7 @@ def measure(plan: LengthsPlan, log: Callable[[str], None]) -> list[Row]:
 
 
 def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
-    """One row a memory, form and length."""
+    """One row for each memory, form and length."""
     lines = [
         [
             row.memory,
@@ -148,7 +149,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
 
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:
-    """How many times faster each is, as a PNG, with a mark for every length."""
+    """How many times faster each memory is, as a PNG, with a mark for every length."""
     series: dict[int, dict[str, Estimate]] = {
         length: {} for length in sorted({row.length for row in rows})
     }
@@ -166,12 +167,12 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
 
 
 def options_of() -> argparse.ArgumentParser:
-    """What can be chosen."""
+    """The command line's options."""
     return chunk_options(__doc__)
 
 
 def plan_of(given: argparse.Namespace) -> LengthsPlan:
-    """What the options ask for."""
+    """The plan that the options ask for."""
     return chosen(given, PLAN, QUICK)
 
 

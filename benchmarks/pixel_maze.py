@@ -3,9 +3,9 @@
     python -m benchmarks.pixel_maze results/pixel-maze --seeds 3 --workers 2
 
 PPO on the pixel maze of 7 x 7 squares with three balls, 250 steps an episode, 500,000 steps: the
-Nature CNN with half of its channels, two epochs a rollout, memories of 64 units in two layers; then
-200 fresh episodes with sampled actions. The score is the balls of an episode. It goes on where it
-stopped.
+Nature CNN with half of its channels, two epochs per rollout, memories of 64 units in two layers;
+then 200 fresh episodes with sampled actions. The score is the number of balls in an episode. Run it
+again to resume.
 """
 
 from benchmarks.plans import run_plan
@@ -17,7 +17,7 @@ MEMORIES = ("none", "arelit", "gtrxl", "gru")
 
 
 def pixel_maze() -> Study:
-    """Memories beside none on a maze that two cores learn in minutes."""
+    """Memories, and none, on a maze that two cores learn in minutes."""
     ppo = PPOConfig(num_envs=32, rollout_length=128, epochs=2)
     network = NetworkConfig(encoder="nature", picture_channels=(16, 32, 32))
     models = {m: TrainConfig(memory=m, algorithm="ppo", ppo=ppo, network=network) for m in MEMORIES}

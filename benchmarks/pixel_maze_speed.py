@@ -3,9 +3,9 @@
     make test-memory-maze  # or pip install 'clew[memory-maze]'
     taskset -c 0 python -m benchmarks.pixel_maze_speed --output results/pixel-maze-speed
 
-clew steps 64 mazes side by side in one compiled program, Memory Maze one environment in a process:
-its steps per second are those of 64 of them one after the other. Both are measured with the
-openings of episodes that fall into a measurement.
+clew steps 64 mazes at once in one compiled program; Memory Maze steps one environment in a process,
+so its steps per second are those of 64 of them one after another. Both rates include the episode
+resets that fall into a measurement.
 """
 
 import argparse

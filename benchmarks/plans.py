@@ -1,4 +1,4 @@
-"""Benchmarks that are studies: their agents, and their command line, a plan into a folder."""
+"""Benchmarks that are studies: their agents, and a command line that runs a plan into a folder."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ def agents(
     sizes: Mapping[str, Any] = SIZES,
     like: TrainConfig | None = None,
 ) -> dict[str, TrainConfig]:
-    """Agents by memory, each with those of the sizes that it has: by default two layers of 64."""
+    """Agents by memory, each with those of the sizes that it takes: by default two layers of 64."""
     return {
         memory: replace(
             like or TrainConfig(), memory=memory, memory_options=options_among(memory, sizes)
@@ -32,7 +32,7 @@ def agents(
 
 @contextmanager
 def ending_as_commands() -> Iterator[None]:
-    """A mistake or Ctrl-C ends the script with a line, as it ends a command of clew."""
+    """Ends the script with one line after a mistake or Ctrl-C, like a command of clew."""
     try:
         yield
     except ENDINGS as error:
@@ -48,9 +48,9 @@ def run_plan(
     seeds: int = 5,
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> StudyResult:
-    """Runs what is missing of the plan that the command line names, by default the first.
+    """Runs the missing parts of the plan that the command line names, by default the first.
 
-    An added memory has the sizes of its plan, where there are any, else those of POPGym's study.
+    An added memory gets the sizes of its plan, if there are any, else those of POPGym's study.
     """
     parser = described(about)
     parser.add_argument("folder")

@@ -3,11 +3,11 @@
     python -m benchmarks.popgym_copies SOURCES --output results/popgym-copies
 
 `SOURCES` holds checkouts of popjaxrl (its folder envs, called popjaxrl) and of popjym, neither of
-which can be installed any more; gymnax 1.0.1, chex and flax are what they import. As with
-`benchmarks.popgym_exactness` an episode is drawn by popgym. A copy's state is set to what popgym
-drew, it gets popgym's actions, and observations, rewards and ends are compared at every step, the
-observations as the copy's own encoding of what popgym shows. A copy's bandit and its noise draw
-numbers within a step, so they are left out; it has no labyrinth.
+which can still be installed; they import gymnax 1.0.1, chex and flax. As in
+`benchmarks.popgym_exactness`, popgym draws an episode. A copy's state is set to popgym's draw and
+the copy gets popgym's actions; observations, rewards and ends are compared at every step, the
+observations in the copy's own encoding of popgym's. A copy's bandit and its noise draw numbers
+within a step, so they are left out; it has no labyrinth.
 """
 
 import importlib
@@ -31,7 +31,7 @@ from clew.run.machine import git_commit
 
 COPIES = ("popjaxrl", "popjym")
 ALLOWED = 1e-5
-"""What observations and rewards may differ by: copies compute in single precision."""
+"""Allowed difference of observations and rewards: copies compute in single precision."""
 PLACES = {  # file of a copy, its class
     "autoencode": ("popgym_autoencode", "Autoencode"),
     "repeat_first": ("popgym_repeat_first", "RepeatFirst"),
@@ -47,7 +47,7 @@ PLACES = {  # file of a copy, its class
 
 
 def neighbours(mines: np.ndarray) -> np.ndarray:
-    """How many mines are on a square and beside it."""
+    """The number of mines on a square and beside it."""
     around = np.pad(mines.astype(int), 1)
     rows, columns = mines.shape
     parts = [around[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
@@ -58,20 +58,20 @@ class Play(NamedTuple):
     """How popgym's episodes are played in a copy."""
 
     state: Callable[[Any, Any], dict[str, Any]]
-    """(what popgym drew, the copy's task) to the fields of the copy's state at the start"""
+    """maps popgym's draw and the copy's task to the fields of the copy's first state"""
     seen: Callable[[Any, Any], Any]
-    """(popgym's observation, the copy's task) to the copy's encoding of it"""
+    """maps popgym's observation and the copy's task to the copy's encoding of it"""
     action: Callable[[Any, Any], Any] = lambda action, env: action
-    """the same of an action"""
+    """the same for an action"""
 
 
 def deck(by: str) -> Callable[[Any, Any], dict[str, Any]]:
-    """Cards in the order in which they are dealt, as suits, ranks or colours."""
+    """Cards in dealing order, as suits, ranks or colours."""
     return lambda drawn, env: {"timestep": 0, "cards": kind_of(drawn["cards"], by)}
 
 
 def one_of(size: int) -> Callable[[Any, Any], Any]:
-    """A number as one of so many."""
+    """A number as a one-hot vector."""
     return lambda seen, env: jax.nn.one_hot(seen, size)
 
 
@@ -91,13 +91,13 @@ def concentration(drawn: Any, env: Any) -> dict[str, Any]:
 
 
 def battleship(drawn: Any, env: Any) -> dict[str, Any]:
-    """popgym's ships, no shot."""
+    """popgym's ships, without a shot."""
     ships = drawn["ships"].astype(np.float32)
     return {"timestep": 0, "board": ships, "guesses": np.zeros_like(ships), "hits": 0}
 
 
 def mine_sweeper(drawn: Any, env: Any) -> dict[str, Any]:
-    """popgym's mines, nothing looked at."""
+    """popgym's mines, with nothing opened."""
     mines = drawn["mines"]
     near = neighbours(mines).astype(np.int8).ravel()
     return {"timestep": 0, "mine_grid": mines.astype(np.int8).ravel(), "neighbor_grid": near}
@@ -135,7 +135,7 @@ def state_before(name: str, made: Any, row: Any, time: Any) -> Any:
 
 
 def as_before(new: Any, old: Any) -> Any:
-    """A number of a state with the type that it had: a copy's types change from step to step."""
+    """A number of a state in its original type: a copy's types change from step to step."""
     return jnp.asarray(new, jnp.asarray(old).dtype)
 
 
@@ -155,7 +155,7 @@ class Row(NamedTuple):
 
 
 def far(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where numbers differ by more than is allowed, as NaN does from all."""
+    """Where numbers differ by more than is allowed; NaN always differs."""
     return ~(np.abs(a - b) <= ALLOWED)
 
 
@@ -185,7 +185,7 @@ def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: lis
         seen, reward, done, expected = jax.device_get(one(start, episode.rows))
         ends = episode.rows["terminated"] | episode.rows["truncated"]
         off = far(seen, expected).reshape(len(seen), -1).any(axis=1)
-        # What is seen of the last step of all is nobody's to see.
+        # No agent sees the observation after the very last step.
         wrong = (off & ~ends, far(reward, episode.rows["reward"]), done != ends)
         totals += [part.sum() for part in wrong]
         if not found and any(part.any() for part in wrong):
@@ -200,18 +200,18 @@ def compare(copy: str, made: Any, env: Any, task: tuple[str, str], episodes: lis
 
 
 def open_copies(sources: Path) -> None:
-    """Makes the checkouts of copies importable, with the gymnax that is installed."""
+    """Makes the checkouts of copies importable, with the installed gymnax."""
     sys.path[:0] = [str(sources), str(Path(__file__).with_name("peers"))]
     from import_parts import import_part
 
     base = import_part("gymnax.environments.environment", "gymnax", "gymnax.environments")
-    # What gymnax 0.0.6 called is_terminal, of which the copies are.
+    # The copies use gymnax 0.0.6, which called this is_terminal.
     base.Environment.is_terminated = lambda env, state, params: env.is_terminal(state, params)
     importlib.import_module("gymnax.environments.spaces")
 
 
 def copied_task(copy: str, place: tuple[str, str], difficulty: str) -> tuple[Any, Any]:
-    """A module of a copy, and its task of this file and class."""
+    """A module of a copy, and its task with this file and class."""
     made = importlib.import_module(f"{copy}.environments.{place[0]}")
     return made, getattr(made, place[1] + difficulty.title())()
 
@@ -231,7 +231,7 @@ def measure(sources: Path, names: list[str], steps: int, seed: int) -> list[Row]
 
 
 def table(rows: list[Row]) -> Table:
-    """One row a task, difficulty and copy."""
+    """One row for each task, difficulty and copy."""
     lines = [
         [row.copy, row.task, row.difficulty, f"{row.steps:,}"]
         + [f"{count:,}" for count in row[4:7]]

@@ -3,10 +3,10 @@
     pip install 'popgym[navigation]==1.0.7'
     python -m benchmarks.popgym_exactness --output results/popgym-exactness
 
-An episode is drawn by popgym; clew's task is opened with the same cards, boards, mazes or numbers,
-gets the same actions, random ones, and the random numbers that popgym drew meanwhile. Observations,
-rewards and ends are compared at every step, and spaces once. CartPole and Pendulum are computed in
-single precision here and in double there: each step is compared from popgym's own state.
+popgym draws an episode; clew's task is opened with the same cards, boards, mazes or numbers, and
+gets the same random actions and the random numbers that popgym drew on the way. Observations,
+rewards and ends are compared at every step, and spaces once. clew computes CartPole and Pendulum in
+single precision and popgym in double: each step is compared from popgym's own state.
 """
 
 import copy
@@ -35,17 +35,17 @@ from clew.run.machine import git_commit
 
 THEIR_NAMES = {"velocity_only_cartpole": "VelocityOnlyCartpole"}
 KEY = jax.random.key(0)
-"""Of steps that draw nothing."""
+"""The numbers of steps that draw nothing."""
 
 
 def their_name(name: str) -> str:
-    """What popgym calls a task of ours."""
+    """popgym's name for one of our tasks."""
     words = "".join(word.capitalize() for word in name.split("_"))
     return THEIR_NAMES.get(name, words.replace("Cartpole", "CartPole"))
 
 
 def stack(deck: Any) -> np.ndarray:
-    """popgym's cards in the order in which they are dealt: it deals from the end."""
+    """popgym's cards in dealing order: it deals from the end."""
     return np.array(deck.idx[::-1], np.int32)
 
 
@@ -56,11 +56,11 @@ OPENINGS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "battleship": lambda env: {"ships": env.board != 0},
     "mine_sweeper": lambda env: {"mines": env.hidden_grid == 1},
 }
-"""What popgym has drawn, as arguments of `reset_to`; of other tasks cards."""
+"""popgym's draws, by task, as arguments of `reset_to`; those of other tasks are cards."""
 
 
 def opening_of(name: str, env: Any) -> dict[str, Any]:
-    """What popgym has drawn for an episode, as arguments of `reset_to`."""
+    """popgym's draws for an episode, as arguments of `reset_to`."""
     if is_mechanical(name):
         return {"numbers": np.array(env.state, np.float32)}
     if name.startswith("labyrinth"):
@@ -75,26 +75,26 @@ def is_mechanical(name: str) -> bool:
 
 
 def drawn_in_step(name: str, env: Any) -> dict[str, np.ndarray]:
-    """What popgym is about to draw in a step, and the state it begins in."""
+    """The numbers that popgym is about to draw in a step, and the state before it."""
     found, coming = {}, copy.deepcopy(env.np_random)
     if is_mechanical(name):
         found["numbers"] = np.array(env.state, np.float32)
     if name.startswith("noisy"):
         found["noise"] = (coming.normal(0, env.noise_sigma) / env.noise_sigma).astype(np.float32)
     if name == "multiarmed_bandit":
-        # The largest number of single precision that is below p where theirs is.
+        # Rounded down to single precision, so that it is below p if popgym's number is.
         found["chance"] = np.nextafter(np.float32(coming.random()), np.float32(0))
     return found
 
 
 class Episode(NamedTuple):
-    """What popgym played."""
+    """The episodes that popgym played."""
 
     opening: dict[str, Any]
     first: np.ndarray
     rows: dict[str, Any]
-    """Of every step: "action", "observation", "reward", "terminated", "truncated", and what
-    `drawn_in_step` found."""
+    """For every step: "action", "observation", "reward", "terminated", "truncated", and the numbers
+    of `drawn_in_step`."""
 
 
 def as_numbers(space: spaces.Space, value: Any) -> np.ndarray:
@@ -105,7 +105,7 @@ def as_numbers(space: spaces.Space, value: Any) -> np.ndarray:
 
 
 def play(name: str, env: Any, steps: int, seed: int) -> list[Episode]:
-    """Whole episodes of popgym's, of so many steps at least, with random actions."""
+    """Whole episodes of popgym's, of at least this many steps, with random actions."""
     episodes, count = [], 0
     env.action_space.seed(seed)
     env.reset(seed=seed)
@@ -128,7 +128,7 @@ def play(name: str, env: Any, steps: int, seed: int) -> list[Episode]:
 
 
 def drawn_at_reset(name: str, env: Any) -> Callable[[Any], dict[str, np.ndarray]]:
-    """The noise of an episode's first observation, once it was opened."""
+    """The noise of an episode's first observation, after its reset."""
     if not name.startswith("noisy"):
         return lambda env: {}
     coming = copy.deepcopy(env.np_random)
@@ -141,7 +141,7 @@ def drawn_at_reset(name: str, env: Any) -> Callable[[Any], dict[str, np.ndarray]
 
 
 def stepper(name: str, task: Any) -> Callable[..., Any]:
-    """A step of ours with what popgym drew in its own."""
+    """One of our steps with popgym's draws."""
     if name == "multiarmed_bandit":
         return lambda state, row: task.pull(state, row["action"], row["chance"])
     if not is_mechanical(name):
@@ -166,7 +166,7 @@ def stepper(name: str, task: Any) -> Callable[..., Any]:
 
 
 def replay(name: str, task: Any, episodes: list[Episode]) -> tuple[Any, dict[str, Any]]:
-    """What ours observes, earns and ends in the same episodes: [episode, time]."""
+    """Our observations, rewards and ends in the same episodes: [episode, time]."""
     longest = max(len(episode.rows["reward"]) for episode in episodes)
 
     def padded(column: np.ndarray) -> np.ndarray:
@@ -202,16 +202,16 @@ class Row(NamedTuple):
     episodes: int
     equal_spaces: bool
     different: int
-    """steps of which an observation, a reward or an end differs"""
+    """steps at which an observation, a reward or an end differs"""
     largest: float
     """difference of observations and rewards"""
     random_return: float
-    """what random actions earn in an episode of popgym's, the mean"""
+    """mean return of random actions in an episode of popgym's"""
 
 
 ROUNDING = 1e-5
-"""What observations may differ of which one is computed in single precision; rewards of all tasks
-are rounded to it, by 1e-7 at most."""
+"""Allowed difference between observations if one is computed in single precision; rewards of all
+tasks are rounded to it, by 1e-7 at most."""
 
 
 def their_task(name: str, difficulty: str) -> Any:
@@ -224,7 +224,7 @@ def their_task(name: str, difficulty: str) -> Any:
 
 
 def compare(name: str, difficulty: str, episodes: list[Episode], equal_spaces: bool = True) -> Row:
-    """One task of one difficulty in the episodes that popgym played."""
+    """Compares one task of one difficulty in the episodes that popgym played."""
     first, ours = replay(name, make_env(name, difficulty=difficulty), episodes)
     theirs = ours.pop("theirs")
     lengths = np.array([len(e.rows["reward"]) for e in episodes])
@@ -253,7 +253,7 @@ def compare(name: str, difficulty: str, episodes: list[Episode], equal_spaces: b
 
 
 def has_equal_spaces(env: Any, task: Any) -> bool:
-    """Whether spaces are equal, but for a Tuple, which is a MultiDiscrete here."""
+    """Whether spaces are equal, except that a Tuple is a MultiDiscrete here."""
     observed = env.observation_space
     if isinstance(observed, spaces.Tuple):
         observed = spaces.MultiDiscrete(
@@ -283,7 +283,7 @@ def measure(names: list[str], steps: int, seed: int) -> list[Row]:
 
 
 def record(names: list[str], steps: int, seed: int, file: Path) -> None:
-    """Keeps episodes of popgym's for tests that have no popgym."""
+    """Stores episodes of popgym's for tests that run without popgym."""
     arrays = {}
     for name in names:
         for difficulty in DIFFICULTIES:
@@ -296,7 +296,7 @@ def record(names: list[str], steps: int, seed: int, file: Path) -> None:
 
 
 def recorded(file: Path) -> dict[tuple[str, str], list[Episode]]:
-    """Episodes that `record` kept, by task and difficulty."""
+    """Episodes that `record` stored, by task and difficulty."""
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     with np.load(file) as arrays:
         for place in arrays:
@@ -311,7 +311,7 @@ def recorded(file: Path) -> dict[tuple[str, str], list[Episode]]:
 
 
 def table(rows: list[Row]) -> Table:
-    """One row a task and difficulty."""
+    """One row for each task and difficulty."""
     lines = [
         [
             row.task,
@@ -331,7 +331,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def main() -> None:
-    """Compares and prints the table; exits with 1 where something differs."""
+    """Compares and prints the table; exits with 1 if something differs."""
     parser = described(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(POPGYM), choices=POPGYM)
     parser.add_argument("--steps", type=int, default=100_000, help="of each difficulty, at least")

@@ -4,11 +4,11 @@
     taskset -c 0 python -m benchmarks.popgym_speed --output results/popgym-exactness
     taskset -c 0 python -m benchmarks.popgym_speed --copies SOURCES --output results/popgym-copies
 
-clew steps 64 environments side by side in one compiled program, popgym one environment: its steps
-per second are those of 64 of them one after the other. Episodes are opened as they end, by both.
-With `--copies`, whose `SOURCES` are those of `benchmarks.popgym_copies`, it is popjym's copy in JAX
-in place of popgym, 64 environments in the same loop, with the automatic reset of the gymnax for
-which it was written: a new episode is drawn at every step, and taken where one ended.
+clew steps 64 environments at once in one compiled program; popgym steps one environment, so its
+steps per second are those of 64 of them one after another. Both open new episodes as old ones end.
+With `--copies`, whose `SOURCES` are those of `benchmarks.popgym_copies`, popjym's copy in JAX
+replaces popgym: 64 environments in the same loop, with the automatic reset of the gymnax for which
+it was written, which draws a new episode at every step and uses it where one ended.
 """
 
 import argparse
@@ -34,7 +34,7 @@ COPIED = PLACES | {
     "noisy_position_only_cartpole": ("popgym_cartpole", "NoisyStatelessCartPole"),
     "noisy_position_only_pendulum": ("popgym_pendulum", "NoisyStatelessPendulum"),
 }
-"""Also those that draw numbers within a step."""
+"""Tasks that draw numbers within a step too."""
 
 
 def copied_rate(name: str, difficulty: str) -> Rate:

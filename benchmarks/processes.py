@@ -1,4 +1,4 @@
-"""Measurements by programs of their own, which print what they found as a line of JSON."""
+"""Measurements by separate programs, which print their results as a line of JSON."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def answer(
     python: str = sys.executable,
     begin: Callable[[], None] | None = None,
 ) -> Any:
-    """The last line that a program printed, from JSON; if it fails, this one ends with its error.
+    """The last line that a program printed, parsed as JSON; exits with its error if it fails.
 
     `begin` is called in the new process first.
     """
@@ -41,7 +41,7 @@ def answer(
 def side_by_side(
     programs: Sequence[Sequence[str]], variables: Mapping[str, str] | None = None
 ) -> list[Any]:
-    """What programs print that work at the same time, each from its `await_start` on."""
+    """The output of programs that work at the same time, each from its `await_start` on."""
     running = [
         subprocess.Popen(
             [sys.executable, *words],
@@ -67,6 +67,6 @@ READY = "ready\n"
 
 
 def await_start() -> None:
-    """In a program of `side_by_side`: returns when all of them have come as far."""
+    """For a program of `side_by_side`: returns when all of them have got this far."""
     print(READY, end="", flush=True)
     sys.stdin.readline()

@@ -1,12 +1,13 @@
-"""How long learning a chunk takes, beside the time that the memory's own products would take.
+"""How long learning a chunk takes, relative to the time of the memory's own products.
 
     python -m benchmarks.product_times --output results/product-times
 
-Of every memory whose state has one size, one layer: the gradient of `unroll` for parameters and
-observations. Its own products are those of `unroll`, counted in the program without kernels, three
-times for forward and backward: once for y, and once each for what flows back into either factor.
-What a backward pass computes again is not counted, nor is anything elementwise. They would take
-their operations by the machine's rate of large products, which is measured in every turn.
+For every memory whose state has a constant size, with one layer, it measures the gradient of
+`unroll` for parameters and observations. The memory's own products are those of `unroll`, counted
+in the program without kernels, three times for forward and backward: once for y, and once for the
+gradient of each factor. Recomputation in a backward pass is not counted, nor is anything
+elementwise. Their time is their operations divided by the machine's rate of large products, which
+is measured in every turn.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from clew.report.document import Measured, Table, tabulate
 from clew.run.machine import planned_bytes
 
 AIM = 2.5
-"""Times its own products that a gradient should take at most."""
+"""Largest acceptable time of a gradient, as a multiple of its own products' time."""
 
 
 class ProductPlan(NamedTuple):
@@ -39,7 +40,7 @@ class ProductPlan(NamedTuple):
     length: int = 256
     envs: int = 8
     width: int = 128
-    """of observations and of the layer; heads have 64 of it"""
+    """of observations and of the layer; a head has 64 of it"""
     rounds: int = 6
     memories: tuple[str, ...] = NAMES
 
@@ -61,7 +62,7 @@ class Row(NamedTuple):
     operations: int
     """floating-point operations of its own products, forward and backward, of all environments"""
     times_products: Estimate
-    """seconds by those of its own products at the machine's rate, turn by turn"""
+    """seconds relative to those of its own products at the machine's rate, turn by turn"""
     planned_bytes: int
 
 
@@ -103,7 +104,7 @@ def measure(plan: ProductPlan, log: Callable[[str], None]) -> tuple[list[Row], l
 
 
 def report(plan: ProductPlan, log: Callable[[str], None]) -> Measured:
-    """Measures, as `products.json`, `products.md` and `products.png`."""
+    """The measurements, as `products.json`, `products.md` and `products.png`."""
     machine = device()
     rows, machine["product_rates"] = measure(plan, log)
     found = table(rows, machine, plan)
@@ -144,7 +145,7 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any], plan: ProductPlan) ->
 
 
 def plan_of(given: argparse.Namespace) -> ProductPlan:
-    """What the options ask for.
+    """The plan that the options ask for.
 
     Raises:
         UserError: for a size below 1, or a name that is not among those to measure.
@@ -158,7 +159,7 @@ def plan_of(given: argparse.Namespace) -> ProductPlan:
 
 
 def options_of() -> argparse.ArgumentParser:
-    """What can be chosen."""
+    """The command line's options."""
     found = measured.parser(__doc__, repeats=6)
     found.add_argument("--length", type=int, default=256, help="of a chunk, in steps (256)")
     found.add_argument("--envs", type=int, default=8, help="environments that learn (8)")

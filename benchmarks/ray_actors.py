@@ -1,12 +1,12 @@
-"""What goes between a learner and its actors on Ray: parameters and rollouts, nothing computed.
+"""Traffic between a learner and its actors on Ray: parameters and rollouts, nothing computed.
 
     python -P benchmarks/ray_actors.py --nodes 1 2 --actors 1 2 4 8 --json results.json
 
 Needs `pip install 'clew[ray]'`. The pool is that of `clew train --ray`, its actors answer at once
-with arrays of a given size, and the clusters are of this machine: with two nodes
-what is on the second one comes through a socket. `parameters`: versions a second that all actors
-are given, with empty rollouts. `rollouts`: those that the learner has copied into its batch, with
-empty parameters. `answers`: rollouts a second where both are empty. The queue is 1.
+with arrays of a given size, and the clusters run on this machine: with two nodes, data of the
+second node goes through a socket. `parameters`: versions per second that reach all actors, with
+empty rollouts. `rollouts`: rollouts per second that the learner has copied into its batch, with
+empty parameters. `answers`: rollouts per second where both are empty. The queue is 1.
 """
 
 import argparse
@@ -30,7 +30,7 @@ STORE = 600 * 2**20
 
 
 def rate(pool: Any, actors: int, parameters: float, rollout: float, first: int) -> float:
-    """Updates a second with parameters and rollouts of these sizes in MB."""
+    """Updates per second with parameters and rollouts of these sizes in MB."""
     published = np.zeros(int(parameters * 1e6), np.uint8), int(rollout * 1e6)
     version, began = first, time.perf_counter()
     while (passed := time.perf_counter() - began) < SECONDS:

@@ -1,7 +1,7 @@
-"""What every memory was seen to remember: the scores of rows that are there, by what it takes.
+"""What every memory was seen to remember: scores from existing rows, by what the task requires.
 
-Each measure has agents of one width, learner and budget, of memories at their defaults; nothing is
-trained here.
+Each measure has agents of one width, learner and budget, with memories at their defaults; nothing
+is trained here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,35 +22,35 @@ OTHER_NAMES = {
     "small-chrono-relit-fast": "relit",
     "small-chrono-fast": "arelit",
 }
-"""Of memories at their defaults, in the study that the T-Maze of 160 began with."""
+"""Memories at their defaults in the study that preceded the T-Maze of 160."""
 
 Scores = dict[str, list[float]]
-"""Of every seed, by memory."""
+"""Scores of every seed, by memory."""
 
 
 class Measure(NamedTuple):
     """One measure of what was remembered."""
 
     need: str
-    """What it is of, in a word of `clew advise`."""
+    """What it measures, in a word of `clew advise`."""
     measured: str
     rows: str
     """A folder of results/."""
     scores: Scores
     floor: float
-    """What a guess or random actions earn."""
+    """The score of a guess or of random actions."""
     title: str = ""
-    """Of its column in the picture; empty where it has none."""
+    """The title of its column in the picture; empty if it has none."""
 
     def share(self, memory: str) -> float:
-        """The mean over seeds, 0 at the floor and 1 for all right; NaN if nobody tried it."""
+        """The mean over seeds, 0 at the floor and 1 for a perfect score; NaN without rows."""
         if memory not in self.scores:
             return np.nan
         return max(0.0, (float(np.mean(self.scores[memory])) - self.floor) / (1 - self.floor))
 
 
 def measures() -> list[Measure]:
-    """All of them, from the rows of `results/`; those of a need in the order of their weight."""
+    """All measures, from the rows of `results/`; those of one need in order of weight."""
     mazes = by_seed(rows("endless-tmaze"))
     replaced = float(np.mean(mazes["none"]))
     return [
@@ -105,7 +105,7 @@ def measures() -> list[Measure]:
 
 @cache
 def rows(folder: str, name: str = "results.jsonl") -> list[Mapping[str, Any]]:
-    """Of one of the results."""
+    """Reads the rows of one of the results."""
     return [line.row for line in json_lines.read(RESULTS / folder / name)]
 
 
@@ -153,7 +153,7 @@ def pairs() -> Scores:
 
 
 def called(memory: str) -> str:
-    """Its name in studies: of a `module:Class` that of the class."""
+    """Its name in studies: for a `module:Class`, the name of the class."""
     return memory.rpartition(":")[2].lower() if ":" in memory else memory
 
 

@@ -1,12 +1,12 @@
-"""What a training of R2D2 takes of a process's memory until its replay is full, as foretold?
+"""How much memory does R2D2 take until its replay is full, and is it as predicted?
 
     python -m benchmarks.replay_memory results/replay-memory
 
-Each replay in a process of its own, which has compiled everything before: its resident size from
-there to the full replay, and its peak, beside the bytes of the replay's arrays, which `clew train`
-says before it begins, and those that the compiled program holds at once, by which a run that does
-not fit is refused. The task and the agent are those of `benchmarks/learner_peers.py`. It goes on
-where it stopped.
+Each replay runs in its own process, which has compiled everything before. Rows have the growth of
+its resident size from there to the full replay, and its peak, beside two predictions: the bytes of
+the replay's arrays, which `clew train` reports before it starts, and the peak of the compiled
+program, by which a run that does not fit is refused. The task and the agent are those of
+`benchmarks/learner_peers.py`. Run it again to resume.
 """
 
 import json
@@ -26,17 +26,17 @@ BLOCKS = {
     "mapped": {"MALLOC_MMAP_THRESHOLD_": "65536"},
     "command": {"GLIBC_TUNABLES": pages.SETTING},
 }
-"""How glibc allocates: as it does; every large block mapped by itself, so that it keeps nothing of
-what was freed; and as in the commands of clew that compute, in large pages that it keeps."""
+"""How glibc allocates: by default; with every large block mapped by itself, so that it keeps no
+freed memory; and as in clew's computing commands, in large pages that it keeps."""
 CASES = (
     *((steps, "plain") for steps in SIZES),
     (2_000_000, "mapped"),
     (200_000, "command"),
     (2_000_000, "command"),
 )
-"""Steps of the replay, and how glibc allocates."""
+"""Steps of the replay, and glibc's way to allocate."""
 LEARNS = 3
-"""Calls of the program until the learner has begun to learn."""
+"""Calls of the program until the learner has started to learn."""
 
 
 def filled(replay_steps: int) -> dict[str, int]:
@@ -65,7 +65,7 @@ def filled(replay_steps: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Writes what every process said, and prints it."""
+    """Writes the results of every process, and prints them."""
     if sys.argv[1:2] == ["--filled"]:
         print(json.dumps(filled(int(sys.argv[2]))))
         return

@@ -1,4 +1,4 @@
-"""RG-LRU with parts taken away, and minGRU with those added, for `benchmarks.steps_back`."""
+"""RG-LRU with parts removed, and minGRU with those parts added, for `benchmarks.steps_back`."""
 
 from typing import Any, Literal, Unpack
 
@@ -15,11 +15,11 @@ from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
 from clew.memory.rg_lru import GriffinMixer, GriffinState
 
 Scale = Literal["root", "rest", "one"]
-"""By what an input is multiplied: sqrt(1 - a^2) as in RG-LRU, 1 - a as in minGRU, or 1."""
+"""The factor of an input: sqrt(1 - a^2) as in RG-LRU, 1 - a as in minGRU, or 1."""
 
 
 class PartsMixer(GriffinMixer):
-    """The recurrence of an `RGLRUParts`; weights of parts that are away are drawn and not read."""
+    """The recurrence of an `RGLRUParts`; weights of removed parts are drawn and not read."""
 
     output_gate: bool = eqx.field(static=True)
     input_gate: bool = eqx.field(static=True)
@@ -71,13 +71,13 @@ class RGLRUParts(MixerStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        output_gate: multiply h by v, the gelu of a product of what is observed.
+        output_gate: multiply h by v, the gelu of a product of the observation.
         input_gate: multiply u by i, else by 1.
-        scale: what else u is multiplied by, see `Scale`.
+        scale: the other factor of u, see `Scale`.
         inner_size: as in `RGLRU`.
-        r_min: as there.
-        r_max: as there.
-        backend: as there.
+        r_min: as in `RGLRU`.
+        r_max: as in `RGLRU`.
+        backend: as in `RGLRU`.
         options: those of `mixer_stack`.
     """
 
@@ -146,10 +146,10 @@ class MinGRUParts(MixerStack):
     Args:
         input_size: numbers in one observation.
         key: random key for the weights.
-        output_gate: multiply h by the gelu of a product of what is observed.
-        root: multiply the candidate by sqrt(1 - (1 - z)^2) in place of z.
+        output_gate: multiply h by the gelu of a product of the observation.
+        root: multiply the candidate by sqrt(1 - (1 - z)^2) instead of z.
         chrono: as in `MinGRU`.
-        backend: as there.
+        backend: as in `MinGRU`.
         options: those of `mixer_stack`.
     """
 

@@ -18,7 +18,7 @@ def make(name: str, cfg: Any, env_config: Any, render_mode: str | None = None) -
 
 
 def main() -> int:
-    """Trains; its processes import this module, and must not train as well."""
+    """Trains; its worker processes import this module, and must not start a training too."""
     register_env("CartPole-v1", make)
     parser, _ = parse_sf_args(sys.argv[1:])
     return run_rl(parse_full_cfg(parser, sys.argv[1:]))

@@ -1,11 +1,11 @@
-"""Does what a memory learned in a short T-Maze hold in a longer one?
+"""Does a memory that was trained in a short T-Maze work in a longer one?
 
     python -m benchmarks.short_to_long results/short-to-long --seeds 3
 
 Every memory learns a corridor of 20, as in `benchmarks/modern_memories.py`; its agents are then
-tried in corridors of 40 to 640. These show the places of the corridor of 20, each for several
-steps, so that nothing is new to an agent but the time. It goes on where it stopped, and draws
-success against length, of the seeds that solve the corridor of 20.
+tested in corridors of 40 to 640. These show the positions of the corridor of 20, each for several
+steps, so that only the time is new to an agent. Run it again to resume; it also draws success
+against length, for the seeds that solve the corridor of 20.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from clew.lab.grid import Study
 
 LONGER = (40, 80, 160, 320, 640)
 SOLVED = 0.9
-"""Success from which on a seed has solved the corridor that it learned in."""
+"""Success from which on a seed counts as having solved its training corridor."""
 
 
 def further() -> Study:
-    """The corridor of 20, and then longer ones that look like it."""
+    """The corridor of 20, and longer ones that look like it."""
     longer = {
         f"corridor-{n}": {"corridor_length": n, "shown_length": SHORT, "time_limit": 1000 + n}
         for n in LONGER
@@ -40,12 +40,12 @@ def further() -> Study:
 
 
 def success(row: Mapping[str, Any]) -> list[float]:
-    """Of an agent at home and in every longer corridor."""
+    """An agent's success in its training corridor and in every longer one."""
     return [row["mean"], *(row["further"][f"corridor-{n}"]["success"] for n in LONGER)]
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Mean success of the seeds that solve the short corridor, a line a memory, best first."""
+    """Mean success of the seeds that solve the short corridor, a row per memory, the best first."""
     solved: dict[str, list[list[float]]] = {}
     for row in rows:
         if row["mean"] >= SOLVED:

@@ -1,4 +1,4 @@
-"""Do the tasks on which POPGym's table tells nothing speak with other settings of PPO?
+"""Do the tasks on which POPGym's table tells nothing become informative with other PPO settings?
 
     python -m benchmarks.silent_tasks results/silent-tasks --workers 2
     python -m benchmarks.silent_tasks results/silent-tasks/again --plan again --first 110 --seeds 5
@@ -9,53 +9,54 @@
 
 In the table of the easy tasks by PPO (results/popgym-easy-ppo) no memory earns more in
 labyrinth-escape, battleship and concentration than random actions do, and in autoencode none more
-than what needs no memory, though all could earn much more. Is it the million steps, or the
-learner's settings? Here is the GRU of the table, three fresh seeds from 100 on, in these four
-tasks, as it is and with one change each:
+than a policy without memory can, though all could earn much more. Is the cause the million steps,
+or the learner's settings? Here the GRU of the table runs in these four tasks with three fresh seeds
+from 100 on, unchanged and with one change each:
 
-- sequences of 128 steps for 32, so that gradients reach back over an episode of autoencode or
-  concentration, nearly (103 and 104 steps);
-- 64 environments for 8, so that minibatches have 2048 steps for 256, and an eighth of the gradient
-  steps; where a reward is rare, most minibatches of 256 have none, and their advantages, scaled to
-  a deviation of 1, are noise;
-- advantages as they are, not scaled;
-- gamma 0.999 for 0.99, since an episode of a labyrinth has up to 1024 steps;
-- lambda 1 for 0.95;
-- an entropy bonus of 0.05 for 0.01;
+- sequences of 128 steps instead of 32, so that gradients reach back over nearly an episode of
+  autoencode or concentration (103 and 104 steps);
+- 64 environments instead of 8, so that minibatches have 2048 steps instead of 256, and an eighth of
+  the gradient steps; where a reward is rare, most minibatches of 256 have none, and their
+  advantages, scaled to a deviation of 1, are noise;
+- advantages without scaling;
+- gamma 0.999 instead of 0.99, since an episode of a labyrinth has up to 1024 steps;
+- lambda 1 instead of 0.95;
+- an entropy bonus of 0.05 instead of 0.01;
 - five million steps, the plans "longer" and, in labyrinth-escape, "escape".
 
 Expected, written down before the first run: in labyrinth-escape 64 environments bring more than
-random actions, -0.43, and more than 0, and so do advantages that are not scaled and five million
+random actions, -0.43, and more than 0, and so do advantages without scaling and five million
 steps; gamma and lambda alone do not. Nothing moves battleship or concentration by 0.1 but five
 million steps. Sequences of 128 steps move autoencode by less than 0.05, and so do five million
 steps.
 
-The rule: these are 28 looks with three seeds each, which decide nothing. In each task the change
-with the highest mean, if it is 0.1 above the GRU as it is and above what random actions or no
-memory earn, is tried again with five fresh seeds, 110 to 114, with the GRU and with no memory, in a
-plan that is made then. A task speaks if there the GRU with the change is above the GRU as it is and
-above no memory with the change, by Welch's test with Holm's correction for all of these.
+The rule: these are 28 comparisons with three seeds each, which decide nothing. In each task the
+change with the highest mean, if it is 0.1 above the unchanged GRU and above what random actions or
+no memory earn, is tried again with five fresh seeds, 110 to 114, with the GRU and with no memory,
+in a plan that is made then. A task is informative if there the GRU with the change is above the
+unchanged GRU and above no memory with the change, by Welch's test with Holm's correction for all of
+these.
 
-Added when all of the first plan had been seen: labyrinth-escape alone has such a change, advantages
-that are not scaled, -0.34 beside -0.96, and is tried "again". That is what random actions earn, or
-little more, so five million steps with it are asked too. Expected: again about -0.35, above the GRU
-as it is and not above no memory; with five million steps above 0.
+Added when all of the first plan had been seen: only labyrinth-escape has such a change, advantages
+without scaling, -0.34 beside -0.96, and is tried "again". That is what random actions earn, or
+little more, so five million steps with it are tried too. Expected: again about -0.35, above the
+unchanged GRU and not above no memory; with five million steps above 0.
 
-Added when "again" had been seen (-0.30 of the GRU, -0.33 of no memory, -0.97 of the GRU as it is):
-what does it cost "elsewhere"? The GRU with advantages that are not scaled in five tasks that it
-learns, with the seeds 100 to 104, beside the GRU as it is with these in results/joint-encoder.
-Expected: behind in all five, since rewards of a few hundredths are then small beside the entropy
-bonus; by 0.1 or more in count-recall and mine-sweeper, by less in repeat-previous, the bandit and
+Added when "again" had been seen (-0.30 of the GRU, -0.33 of no memory, -0.97 of the unchanged GRU):
+what does it cost "elsewhere"? The GRU with advantages without scaling in five tasks that it learns,
+with the seeds 100 to 104, beside the unchanged GRU with these in results/joint-encoder. Expected:
+behind in all five, since rewards of a few hundredths are then small beside the entropy bonus; by
+0.1 or more in count-recall and mine-sweeper, by less in repeat-previous, the bandit and
 position-only-pendulum. The rule: Welch's test with Holm's correction for five.
 
-Added when "elsewhere" had been seen but for repeat-previous (count-recall -0.88, the bandit 0.00:
-nothing is learned there): is there one setting for both? "rewards" are ten times as large, so that
-advantages of the tasks whose rewards are a few hundredths have a deviation of about 1, and
+Added when "elsewhere" had been seen except for repeat-previous (count-recall -0.88, the bandit
+0.00: nothing is learned there): is there one setting for both? "rewards" are ten times as large, so
+that advantages of the tasks whose rewards are a few hundredths have a deviation of about 1, and
 advantages are not scaled. Expected: -0.2 or more in labyrinth-escape, and in each of the five tasks
-within 0.1 of the GRU as it is. The rule: Welch's test with Holm's correction for six, of
-labyrinth-escape beside the GRU as it is of "again".
+within 0.1 of the unchanged GRU. The rule: Welch's test with Holm's correction for six, of
+labyrinth-escape beside the unchanged GRU of "again".
 
-It goes on where it stopped.
+Run it again to resume.
 """
 
 from dataclasses import replace
@@ -86,14 +87,14 @@ FIRST_SEED = 100
 
 
 def silent_tasks() -> Study:
-    """The GRU as it is, and with one change each."""
+    """The unchanged GRU, and the GRU with one change each."""
     models = {name: changed("gru", **settings) for name, settings in CHANGES.items()}
     study = replace(grid.study(), name="silent-tasks", models=models, weights={})
     return study.only(list(models), TASKS)
 
 
 def again() -> Study:
-    """The change that was seen to matter, with the GRU and without a memory."""
+    """The change that seemed to matter, with the GRU and without a memory."""
     models = {
         "gru": changed("gru"),
         "gru-unscaled": changed("gru", **CHANGES["unscaled"]),
@@ -104,13 +105,13 @@ def again() -> Study:
 
 
 def longer() -> Study:
-    """The GRU as it is, for five times as long."""
+    """The unchanged GRU, for five times as long."""
     study = replace(silent_tasks(), name="silent-tasks-longer", steps=5_000_000)
     return study.only(["as-it-is"], [task for task in TASKS if task != ESCAPE])
 
 
 def escape() -> Study:
-    """The GRU as it is and with the change, for five times as long."""
+    """The GRU, unchanged and with the change, for five times as long."""
     study = replace(silent_tasks(), name="silent-tasks-escape", steps=5_000_000)
     return study.only(["unscaled", "as-it-is"], [ESCAPE])
 
@@ -121,7 +122,7 @@ def changed(memory: str, **settings: Any) -> TrainConfig:
 
 
 def elsewhere() -> Study:
-    """The change, where the GRU as it is learns."""
+    """The change in tasks that the unchanged GRU learns."""
     models = {"gru-unscaled": changed("gru", **CHANGES["unscaled"])}
     study = replace(grid.study(), name="silent-tasks-elsewhere", models=models, weights={})
     return study.only(list(models), LEARNED)

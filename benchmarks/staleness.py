@@ -2,21 +2,21 @@
 
     python -m benchmarks.staleness results/staleness
 
-A small R2D2 agent learns `UPDATES` rollouts of a task, several seeds in one program. On the way,
-before the rollouts of `AGES`, its memory's states are kept as they are. In the end each is read on
-from by the last parameters, as a sequence of the replay would be, from three first states: stored,
-refreshed and zero. Beside it stands the truth, what the last parameters say when they read the
-episode from its beginning. i steps after the first state the distance is
+A small R2D2 agent learns from `UPDATES` rollouts of a task, several seeds in one program. During
+training, its memory's states before the rollouts of `AGES` are kept unchanged. At the end the last
+parameters read on from each of them, as from a sequence of the replay, with three first states:
+stored, refreshed and zero. They are compared with the true values, those of the last parameters
+reading the episode from its beginning. i steps after the first state the distance is
 
     d_i = mean |Q_i - Q*_i| / mean max_j max_a |Q*_j(a)|     means over environments
 
 with |.| the Euclidean norm over actions. After a burn-in of b steps a sequence of L steps begins
-with d_b and ends with d_{b + L - 1}. Environments whose episode has ended by then are left out, and
-those whose episode begins at the first state: there a memory forgets by its own law. Deviations
-from the paper: its quotient is one of each sequence, and its largest value that of the sequence.
+with d_b and ends with d_{b + L - 1}. Environments are left out if their episode has ended by then,
+or begins at the first state: there a memory forgets by its own law. Deviations from the paper: its
+quotient is taken for each sequence, and its largest value is that of the sequence.
 
-It goes on where it stopped: a row for each seed is appended to `rows.jsonl` when a memory is done,
-and a picture is drawn of all rows.
+Run it again to resume: a row for each seed is appended to `rows.jsonl` when a memory is done, and a
+picture is drawn from all rows.
 """
 
 import time
@@ -57,9 +57,9 @@ FIRST = ("zero", "stored", "refreshed")
 READ = 40
 """Steps that are read from a stored state."""
 EPISODE = 100
-"""Steps that no episode exceeds."""
+"""Most steps of an episode."""
 SHOWN = (0, 1, 2, 5, 10, 19, 20, 24, 29, 39)
-"""Of the steps after the first state, those in the rows."""
+"""Steps after the first state that are in the rows."""
 PICTURED = (
     "gru",
     "lstm",
@@ -90,11 +90,11 @@ R2D2 = R2D2Config(
     target_period=50,
     gamma=0.95,
 )
-"""Its replay keeps the whole run, of which the measurement reads the observations."""
+"""Its replay keeps the whole run; the measurement reads its observations."""
 
 
 class Cards(NamedTuple):
-    """Where an episode of `RepeatPrevious` stands."""
+    """The state of an episode of `RepeatPrevious`."""
 
     shown: Int[Array, " k"]
     """The latest suits, the newest last."""
@@ -102,11 +102,12 @@ class Cards(NamedTuple):
 
 
 class RepeatPrevious(Environment):
-    """Say at every step the suit that was shown `K` - 1 steps before the last one, of 52.
+    """At every step, name the suit that was shown `K` - 1 steps before the last one, of 52.
 
-    Every step shows a suit; right earns 1, wrong -1, each over the 48 that are asked for. That is
-    `repeat_previous` (POPGym's easy one) but for two things: suits are drawn with replacement, and
-    environments begin out of step, since with episodes of one length all states of an age would
+    Every step shows a suit; a right answer earns 1, a wrong one -1, each divided by the 48 answers.
+    That is `repeat_previous` (POPGym's easy one) with two differences: suits are drawn with
+    replacement, and environments begin out of step, because with episodes of one length all states
+    of an age would be at the same step of their episodes.
     stand at the same place of their episodes.
     """
 
@@ -119,7 +120,7 @@ class RepeatPrevious(Environment):
         return Discrete(4)
 
     def reset(self, key: Key[Array, ""]) -> tuple[Cards, Array]:
-        """Somewhere within an episode, so that environments are out of step."""
+        """Starts somewhere within an episode, so that environments are out of step."""
         state, suit = self.next_episode(None, key)
         return state._replace(time=jax.random.randint(key, (), 0, self.LENGTH - 1)), suit
 
@@ -149,14 +150,14 @@ NAMES = {"tmaze": "T-Maze", "repeat": "RepeatPrevious"}
 
 
 class Kept(NamedTuple):
-    """An agent's arrays and its memory's states before a rollout, each of every seed."""
+    """An agent's arrays and its memory's states before a rollout, each for every seed."""
 
     agent: PyTree
     memory: State
 
 
 def settings(memory: str, task: str, seeds: int) -> TrainConfig:
-    """Of the runs of one memory."""
+    """The runs of one memory."""
     return TrainConfig(
         **TASKS[task],
         algorithm="r2d2",
@@ -170,7 +171,7 @@ def settings(memory: str, task: str, seeds: int) -> TrainConfig:
 
 
 def train(parts: Parts) -> tuple[RunState, dict[int, Kept]]:
-    """The state after training, and what was kept on the way, by age; in NumPy."""
+    """The state after training, and the kept states, by age; in NumPy."""
     state, program, kept = init_run(parts), compile_program(parts), {}
     made = 0
     for age in (*AGES, 0):
@@ -183,31 +184,31 @@ def train(parts: Parts) -> tuple[RunState, dict[int, Kept]]:
 
 @eqx.filter_jit
 def values(agent: Agent, states: State, steps: Steps) -> Float[Array, "time batch actions"]:
-    """The values of all actions in steps that follow some states."""
+    """The values of all actions in the steps after given states."""
     return read(agent, states, steps.observation, steps.start).outputs.action_values
 
 
 @eqx.filter_jit
 def firsts(agent: Agent, stored: State) -> State:
-    """Where reading on begins, side by side as in `FIRST`."""
+    """First states of reading, side by side in the order of `FIRST`."""
     empty = empty_memories(agent, ENVIRONMENTS)
     refreshed = refresh_all(agent, stored, ENVIRONMENTS)
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), empty, stored, refreshed)
 
 
 def distances(agent: Agent, former: Agent, stored: State, steps: Steps) -> dict[str, np.ndarray]:
-    """What is wrong at every step after the first states.
+    """The error at every step after the first states.
 
     Args:
         agent: the network that reads.
-        former: as it was when the states were stored.
+        former: the network when the states were stored.
         stored: the states.
         steps: from `EPISODE` before them to `READ` after them, [time, batch, ...].
 
     Returns:
-        By first state the distance, and under "NAME other" how many greedy actions are others;
-        under "moved" the same of what the former network says of whole episodes; and how many
-        environments count.
+        For each first state the distance, and under "NAME other" the number of greedy actions that
+        differ; under "moved" the same for the former network on whole episodes; and the number of
+        environments that count.
     """
     empty = empty_memories(agent, ENVIRONMENTS)
     truth, before = (np.asarray(values(one, empty, steps))[EPISODE:] for one in (agent, former))
@@ -228,7 +229,7 @@ def distances(agent: Agent, former: Agent, stored: State, steps: Steps) -> dict[
 
 
 def measure(memory: str, task: str, seeds: int) -> list[dict[str, Any]]:
-    """Trains one memory, and measures every age of it; a row for each seed."""
+    """Trains one memory, and measures every age of it; returns a row for each seed."""
     began = time.perf_counter()
     parts = make_parts(settings(memory, task, seeds))
     state, kept = train(parts)
@@ -269,7 +270,7 @@ def _of_age(
 
 
 def _movement(former: PyTree, now: PyTree) -> float | None:
-    """How far the parameters went, as a fraction of their norm."""
+    """How far the parameters moved, as a fraction of their norm."""
     a, b = (jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)) for tree in (former, now))
     size = sum(float(np.sum(np.abs(x) ** 2)) for x in a)
     change = sum(float(np.sum(np.abs(y - x) ** 2)) for x, y in zip(a, b, strict=True))
@@ -277,7 +278,7 @@ def _movement(former: PyTree, now: PyTree) -> float | None:
 
 
 def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """The distance by burn-in and by age, a column for each task."""
+    """The distance by burn-in and by age, one column for each task."""
     figure = new_figure(4.6 * len(TASKS), 7.0)
     styles = styles_of(PICTURED)
     frames = figure.subplots(2, len(TASKS), sharey=True)
@@ -310,19 +311,19 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _mean(rows: Sequence[dict[str, Any]], age: int, place: int) -> float:
-    """Over seeds, of the refreshed state."""
+    """The refreshed state's values, over seeds."""
     found = [row["ages"][str(age)]["refreshed"][place] for row in rows]
     known = [value for value in found if value is not None]
     return float(np.mean(known)) if known else np.nan
 
 
 def _short(x: Any) -> float | None:
-    """With four digits; None for what there is nothing of."""
+    """Rounded to four digits; None if it is not finite."""
     return float(f"{float(x):.4g}") if np.isfinite(x) else None
 
 
 def main() -> None:
-    """Measures what is missing."""
+    """Measures the missing memories."""
     parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))

@@ -3,9 +3,9 @@
     python -m benchmarks.start                               # of this checkout
     python -m benchmarks.start --checkouts BEFORE AFTER      # of two others, by turns
 
-Each start is the command itself in a process of its own, timed from its launch to the line that it
-prints after its first update. Cold, the cache of compiled programs is empty; warm, the same command
-has filled it. The kernels are built before, once for a machine. A checkout is the folder that has
+Each start is the command itself in its own process, timed from its launch to the line that it
+prints after its first update. Cold: the cache of compiled programs is empty; warm: the same command
+has filled it. The kernels are built before, once for a machine. A checkout is a folder that has
 `src`; all run in this interpreter's environment. All commands take 15 minutes.
 """
 
@@ -34,10 +34,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "clew train": (),
     **{name.partition("/")[2]: ("--preset", name) for name in PRESETS},
 }
-"""What is started, by name: options of `clew train`."""
+"""The started commands, by name: options of `clew train`."""
 
 FIRST_STEP = " steps/s"
-"""What the line after the first update has, and no line before it."""
+"""Text that the line after the first update contains, and no line before it."""
 
 HERE = Path(__file__).parents[1]
 QUICK = ("--memory-options", "hidden_size=8", "num_layers=1")
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
     name: str
     checkout: str
-    """The commit that it holds."""
+    """The checkout's commit."""
     arguments: tuple[str, ...]
     cold: Estimate
     warm: Estimate
@@ -66,7 +66,7 @@ def measure(given: argparse.Namespace) -> Measured:
 
     Raises:
         NothingMeasured: if a command ends before its first update, with what it printed last.
-        UserError: for a name that is none.
+        UserError: for an unknown name.
     """
     for name in given.memories:
         if name not in COMMANDS:
@@ -91,7 +91,7 @@ def measure(given: argparse.Namespace) -> Measured:
 
 
 def document(rows: Sequence[Row], machine: Mapping[str, Any]) -> Measured:
-    """What was measured, as `start.json` and `start.md`."""
+    """The measurements, as `start.json` and `start.md`."""
     lines = [[row.name, row.checkout, f"{row.cold:.1f}", f"{row.warm:.1f}"] for row in rows]
     title = f"Seconds to the first training step, {machine['cores']} cores"
     table = tabulate("start", title, ("", "commit", "cold", "warm"), lines, NOTE)
@@ -99,13 +99,13 @@ def document(rows: Sequence[Row], machine: Mapping[str, Any]) -> Measured:
 
 
 def commit(checkout: Path) -> str:
-    """What a checkout holds."""
+    """A description of a checkout."""
     words = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def cold_and_warm(arguments: Sequence[str], checkout: Path = HERE) -> list[float]:
-    """Seconds to the first step with an empty cache, and with the one that this start has left.
+    """Seconds to the first step with an empty cache, and with the cache that this start filled.
 
     Raises:
         NothingMeasured: if the command ends before its first update, with what it printed last.

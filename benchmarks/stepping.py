@@ -1,4 +1,4 @@
-"""Steps per second with random actions: of a task in JAX beside a Gymnasium environment."""
+"""Steps per second with random actions: a JAX task beside a Gymnasium environment."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ Rate = Callable[[], float]
 
 
 def random_actions(space: spaces.Space, key: Any, count: tuple[int, ...]) -> Any:
-    """So many actions, drawn uniformly."""
+    """This many actions, drawn uniformly."""
     if isinstance(space, spaces.Discrete):
         return jax.random.randint(key, count, 0, int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -35,7 +35,7 @@ def random_actions(space: spaces.Space, key: Any, count: tuple[int, ...]) -> Any
 
 
 def compiled_rate(task: Environment, envs: int, steps: int) -> Rate:
-    """Measures a task's steps per second, so many environments side by side; compiles first."""
+    """Measures a task's steps per second in this many parallel environments; compiles first."""
     stream = AutoReset(task)
 
     def step(state: Any, action: Any, key: Any) -> tuple[Any, Any]:
@@ -55,9 +55,9 @@ def scanned_rate(
     envs: int,
     steps: int,
 ) -> Rate:
-    """The same of any functions: a key to a state; state, action and key to the next and results.
+    """The same for any functions: a key to a state; state, action and key to the next and results.
 
-    The actions of a measurement are drawn at once, within the time that is measured.
+    The actions of a measurement are drawn at once, within the measured time.
     """
 
     @jax.jit
@@ -69,8 +69,8 @@ def scanned_rate(
 
     states = jax.vmap(reset)(jax.random.split(jax.random.key(0), envs))
     states, _ = play(states, jax.random.key(0))  # from now on they have the types that play returns
-    # Environments that opened together stay together where episodes have one length; here they
-    # play on from one measurement to the next, as in a run.
+    # Environments that reset together stay in step if episodes have one length; so they continue
+    # from one measurement to the next, as in a run.
     kept = {"states": states, "turn": 0}
 
     def measure() -> float:
@@ -86,7 +86,7 @@ def scanned_rate(
 
 
 def gymnasium_rate(env: gymnasium.Env, steps: int) -> Rate:
-    """Measures an environment's steps per second, with the opening of episodes."""
+    """Measures an environment's steps per second, including resets."""
     env.action_space.seed(0)
     env.reset(seed=0)
 
@@ -113,7 +113,7 @@ def run(
         parser: with the options that the cases read.
         title: of the table.
         unit: of a rate.
-        cases: by the options, what the row in the JSON, the line of the table and the sides are.
+        cases: for given options, each row's entries in the JSON, its line of the table, the sides.
         named: an option, and its choices; all by default.
         show_rate: writes a rate into the table.
     """

@@ -1,19 +1,20 @@
-"""Why do AReLiT and minGRU not give back what was shown three steps ago?
+"""Why do AReLiT and minGRU fail to return what was shown three steps ago?
 
     python -m benchmarks.steps_back results/steps-back --workers 2
     python -m benchmarks.steps_back results/attention-below --plan elsewhere --workers 2
     python -m benchmarks.steps_back results/convolution-and-counts --plan counts --workers 2
     python -m benchmarks.steps_back results/what-counts --plan parts --workers 2
 
-On POPGym's easy RepeatPrevious a GRU and an LRU earn all there is by PPO, minGRU 0.32 and AReLiT
--0.04 (results/popgym-easy-ppo). The agent, the learner and the steps of that table, three seeds
-from 100 on, and one change each:
+On POPGym's easy RepeatPrevious a GRU and an LRU earn the maximum by PPO, minGRU 0.32 and AReLiT
+-0.04 (results/popgym-easy-ppo). The agent, the learner and the steps are those of that table, with
+three seeds from 100 on, and one change each:
 
-- four layers in place of two, of both: what is kept by a decay from 0 to 1 fades and is not told
-  apart by its age, but a layer can take what the one below was a step ago from what it is now;
+- four layers instead of two, of both: an input that a decay from 0 to 1 keeps fades and cannot be
+  told apart by its age, but a layer can recover the previous state of the one below from its
+  present state;
 - RG-LRU, whose decays are of that kind too, with its short convolution of four steps and without;
-- AReLiT whose gates do not begin open (chrono=0), since with 256 most of it lasts for longer than
-  the four steps that count;
+- AReLiT whose gates do not start open (chrono=0), since with 256 most of its memory lasts for
+  longer than the four steps that count;
 - ReLiT, which AReLiT approximates.
 
 Expected, written down before the first run: the convolution is worth most (RG-LRU above 0.9 with
@@ -35,39 +36,39 @@ and a GRU. Expected: RG-LRU above the GRU in counts again, and without the convo
 apart from the GRU.
 
 The fourth, made when the third had been seen: RG-LRU without its convolution earns -0.29 in
-CountRecall, minGRU -0.57. Which of the other parts is it? One part away at a time, all without the
-convolution (benchmarks/rg_lru_parts.py):
+CountRecall, minGRU -0.57. Which of the other parts is it? One part is removed at a time, all
+without the convolution (benchmarks/rg_lru_parts.py):
 
 - the gate of the output, gelu(v), by which the query may choose what is read;
 - the gate of the input, i;
-- the scale of the input sqrt(1 - a^2), for which minGRU's 1 - a stands, which is 9 times smaller
-  where a is 0.975, about its middle at the start;
-- the first decays, which last for 20 to 2000 steps where r is 1/2, for which r_min=0.2 and
-  r_max=0.3 stand: they halve h at every step there, as minGRU's do;
+- the scale of the input sqrt(1 - a^2), replaced by minGRU's 1 - a, which is 9 times smaller where a
+  is 0.975, about its middle at the start;
+- the first decays, which last for 20 to 2000 steps where r is 1/2, replaced by r_min=0.2 and
+  r_max=0.3: they halve h at every step there, as minGRU's do;
 
-and one part at a time added to minGRU: the gate of the output, and first decays that last for 2 to
-80 steps (chrono=80), evenly.
+and one part at a time is added to minGRU: the gate of the output, and first decays that last for 2
+to 80 steps (chrono=80), evenly.
 
 Expected, written down before the first run: the gate of the output is worth most, -0.4 or less
 without it, and the decays nearly as much, -0.4 or less; with 1 - a about -0.35, and without the
 gate of the input -0.29 as before, both not told apart from all parts. minGRU earns more by 0.1 with
 the gate of the output and is not told apart with chrono alone. The rule: Welch's test, of RG-LRU
-with a part away and with all but the convolution (the third plan's rows, seeds 100 to 102), of
+with a part removed and with all but the convolution (the third plan's rows, seeds 100 to 102), of
 minGRU with a part and without (the table's rows, seeds 0 to 2), with Holm's correction for the six,
 at 0.05. At most two more agents are added when these have been seen, outside of the rule.
 
-Added when all six had been seen, and chosen by what was seen (-0.61 with short decays, -0.48
-without the gate of the output, -0.40 of minGRU with long ones): minGRU with long decays and the
-gate of the output, and with sqrt(1 - a^2) as well. Expected: -0.3 and -0.25, neither told apart
-from RG-LRU without its convolution.
+Added when all six had been seen, and chosen by the results (-0.61 with short decays, -0.48 without
+the gate of the output, -0.40 of minGRU with long ones): minGRU with long decays and the gate of the
+output, and with sqrt(1 - a^2) as well. Expected: -0.3 and -0.25, neither told apart from RG-LRU
+without its convolution.
 
-The third plan again with `--seeds 10`, after a reader had noted that of its differences to the GRU
-that of RG-LRU without convolution in counts is p = 0.019, which is 0.056 after Holm's correction
-for the four. The seven new seeds alone, 103 to 109, decide, by the same four tests with the same
-correction. Expected: in counts both are above the GRU, by 0.2 or more; in mines RG-LRU is above it
-by less than 0.1, and neither is told apart.
+The third plan again with `--seeds 10`, after a reader had noted that among its differences to the
+GRU that of RG-LRU without convolution in counts has p = 0.019, which is 0.056 after Holm's
+correction for the four. The seven new seeds alone, 103 to 109, decide, by the same four tests with
+the same correction. Expected: in counts both are above the GRU, by 0.2 or more; in mines RG-LRU is
+above it by less than 0.1, and neither is told apart.
 
-It goes on where it stopped.
+Run it again to resume.
 """
 
 from collections.abc import Mapping
@@ -88,7 +89,7 @@ FIRST_SEED = 100
 
 
 def steps_back() -> Study:
-    """Both memories, and what was changed."""
+    """Both memories, and their changes."""
     models = {
         "min_gru": agent("min_gru"),
         "min_gru-4-layers": agent("min_gru", num_layers=4),
@@ -106,7 +107,7 @@ def steps_back() -> Study:
 
 
 def elsewhere() -> Study:
-    """Attention below AReLiT where AReLiT alone is behind."""
+    """Attention below AReLiT in tasks where AReLiT alone is behind."""
     models = {"attention-arelit": below("arelit")}
     study = replace(grid.study(), name="attention-below", models=models, weights={})
     return study.only(list(models), BEHIND)
@@ -124,7 +125,7 @@ def counts() -> Study:
 
 
 def parts() -> Study:
-    """RG-LRU with one part away at a time, and minGRU with one more, in counts."""
+    """RG-LRU with one part removed at a time, and minGRU with one added, in counts."""
     models = {
         "rg_lru-no-output-gate": own("RGLRUParts", output_gate=False),
         "rg_lru-no-input-gate": own("RGLRUParts", input_gate=False),

@@ -1,4 +1,4 @@
-"""Who wins the T-Maze of 200, and is it the gates' first values or the memory?
+"""Which memory wins the T-Maze of 200, and is the cause its initial gates or its form?
 
     python -m benchmarks.tmaze_200 results/tmaze-200 --workers 2
 
@@ -6,25 +6,24 @@ The small agents and the learner of `benchmarks/modern_memories.py`, whose corri
 layers of 64, 5,000,000 steps of A2C, then 500 fresh episodes with sampled actions. Twenty seeds
 each, new ones from 100 on; of AReLiT five others were seen before, two of which solved it.
 
-- Who wins: AReLiT, the average that it is with r = 1, a GRU, GTrXL with a window of 256 and no
+- Which wins: AReLiT, the average that it is with r = 1, a GRU, GTrXL with a window of 256 and no
   memory;
-- gates or memory: a GRU and an LSTM as they usually begin and with gates that begin open
+- gates or memory: a GRU and an LSTM with their usual initial gates and with gates that start open
   (chrono=256), AReLiT, whose default that is, with gates that do not, and minGRU with open gates,
   which solved 160 as AReLiT did.
 
 The rule, written down before the first run: a seed solves it if it turns right in nine of ten fresh
 episodes. Fisher's exact test of AReLiT against the average, the GRU and GTrXL, with Holm's
 correction for three; and of open against usual gates in GRU, LSTM and AReLiT, and of AReLiT against
-GRU, LSTM and minGRU with open gates, with Holm's correction for six. Twenty seeds tell 17 from 10
-and 20 from 14 by one test. What is not told apart is not equal.
-
+GRU, LSTM and minGRU with open gates, with Holm's correction for six. Twenty seeds distinguish 17
+from 10 and 20 from 14 by one test. Memories that are not told apart are not thereby equal.
 Expected: AReLiT 10 of 20, the average 6, the GRU 8, GTrXL 10, none 0; open gates GRU 14, LSTM 12
 after 4, minGRU 12; AReLiT 1 without.
 
-Added later, since it gives back what was three steps ago, which AReLiT alone does not
+Added later, since it returns what was shown three steps ago, which AReLiT alone does not
 (`benchmarks/steps_back.py`): a layer of attention over the last four steps below one of AReLiT; and
-RWKV-7, which solves 160 with five of five seeds as it is, of which 16 of 20 were expected. They are
-in no test of the rule. It goes on where it stopped.
+unchanged RWKV-7, which solves 160 with five of five seeds; 16 of 20 were expected here. They are in
+no test of the rule. Run it again to resume.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +54,7 @@ LABELS = {
     "GTrXL-256": ("gtrxl-256", ""),
     "none": ("none", ""),
 }
-"""Of the picture: the agents with gates that begin as they usually do, and open."""
+"""Panels of the picture: the agents with their usual initial gates, and with open ones."""
 
 
 def tmaze_200() -> Study:
@@ -85,7 +84,7 @@ def tmaze_200() -> Study:
 
 
 def small(memory: str, **options: Any) -> TrainConfig:
-    """The small agent around a memory with these options, with the rates that learn 160."""
+    """The small agent with a memory of these options, and the learning rates that solve 160."""
     settings, sizes = agent("small half-wave fast"), options_among(memory, SIZES["small"])
     return replace(settings, memory=memory, memory_options=sizes | options)
 

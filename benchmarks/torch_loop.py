@@ -1,14 +1,14 @@
-"""The loop of Makkink (2021) in PyTorch, as published, for comparing speeds: one episode an update.
+"""The loop of Makkink (2021) in PyTorch, as published, to compare speeds: one episode per update.
 
 One environment, one observation at a time; after each episode one step of Adam on summed losses
 with returns scaled within the episode. At every step of GTrXL and of the Integrated Transformer the
 keys and values of the whole window are projected again, the window is detached, and the gates are
-GRUs over time. Written from the thesis and from what is established of its code, with the same
+GRUs over time. It was written from the thesis and from known facts about its code, with the same
 numbers of parameters: 42,051 with the LSTM, 83,811 with GTrXL, 83,685 with the Integrated one.
 
     python torch_loop.py MEMORY MEMORY_LENGTH SECONDS CORE
 
-prints one line of JSON: parameters, steps, seconds. Needs torch and NumPy, nothing of clew.
+prints one line of JSON: parameters, steps, seconds. Needs torch and NumPy, but not clew.
 """
 
 import json
@@ -23,13 +23,13 @@ import torch
 from torch import nn
 
 SIZE, WINDOW, FFN = 64, 100, 32
-HALTED, MOST = 0.9, 6  # the Integrated Transformer's threshold, and its readings of an observation
+HALTED, MOST = 0.9, 6  # the Integrated Transformer's threshold, and most readings per observation
 GAMMA = 0.99
 WARM_UP = 3
 
 
 class MemoryChain:
-    """One bit, shown at the beginning and asked for at the end; as bsuite has it."""
+    """One bit, shown at the beginning and asked for at the end; as in bsuite."""
 
     def __init__(self, length: int):
         self.length = length
@@ -93,7 +93,7 @@ class LSTM(nn.Module):
 
 
 class RecurrentGates(nn.Module):
-    """What GTrXL and the Integrated Transformer share: attention, a small net, two GRUs."""
+    """Shared by GTrXL and the Integrated Transformer: attention, a small net, two GRUs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class GTrXL(RecurrentGates):
         self.output = nn.Linear(SIZE, SIZE, bias=False)
 
     def begin(self) -> Any:
-        """Nothing in the window, both gates' states at 0."""
+        """An empty window, both gates' states at 0."""
         return torch.zeros(0, SIZE), torch.zeros(1, 1, SIZE), torch.zeros(1, 1, SIZE)
 
     def forward(self, x: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
@@ -128,8 +128,8 @@ class GTrXL(RecurrentGates):
 class Integrated(RecurrentGates):
     """One layer read until it halts, with a weight that starts at 0 and no norms of its own.
 
-    Every reading has a window of its own, in which an observation that had halted before is zeros,
-    and the first gate goes on from the second's state.
+    Every reading has its own window, in which an observation that had halted before is zeros, and
+    the first gate continues from the second's state.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Integrated(RecurrentGates):
         self.halting, self.output = nn.Linear(SIZE, 1), nn.Linear(SIZE, SIZE)
 
     def begin(self) -> Any:
-        """Nothing in any window."""
+        """Empty windows."""
         return [torch.zeros(0, SIZE) for _ in range(MOST + 1)], torch.zeros(1, 1, SIZE)
 
     def forward(self, x: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
@@ -184,7 +184,7 @@ class Agent(nn.Module):
 
 
 def play_and_learn(agent: Agent, env: MemoryChain, optimiser: torch.optim.Optimizer) -> int:
-    """One episode and one update; the number of steps."""
+    """One episode and one update; returns the number of steps."""
     state = agent.memory.begin()
     observation, ended = env.reset(), False
     log_probs, values, rewards = [], [], []
@@ -212,7 +212,7 @@ def play_and_learn(agent: Agent, env: MemoryChain, optimiser: torch.optim.Optimi
 
 
 def main(memory: str, length: int, seconds: float, core: int) -> None:
-    """Plays for so many seconds with one thread on one core."""
+    """Plays for this many seconds with one thread on one core."""
     os.sched_setaffinity(0, {core})
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.trials results/trials bandit-10 dark-room bandit-10-arelit bandit-100
 
-trains what is not trained yet, one study for each name, and writes what policies for bandits earn.
-`separate` is the control: the same trials, with a memory that begins anew in each episode.
+trains what is missing, one study for each name, and writes the returns of policies for bandits.
+`separate` is the control: the same trials, with a memory that is reset in each episode.
 """
 
 import json
@@ -88,7 +88,7 @@ STUDIES = {
 
 
 def write_policies(path: Path) -> None:
-    """What the best policy and those of `POLICIES` earn, a row each."""
+    """The returns of the best policy and of those in `POLICIES`, one row each."""
     rows = []
     for arms, pulls in TABLE:
         if pulls == 10 and arms < 50:
@@ -112,7 +112,7 @@ def write_policies(path: Path) -> None:
 
 @ending_as_commands()
 def main() -> None:
-    """Trains what the command line names, and looks at the policies once."""
+    """Trains the studies that the command line names, and plays the policies once."""
     parser = described(__doc__)
     parser.add_argument("output", type=Path, help="where the studies' folders are")
     parser.add_argument("studies", nargs="+", choices=STUDIES, help="those to train")

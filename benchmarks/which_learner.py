@@ -1,19 +1,19 @@
-"""Which learner learns what, at equal steps.
+"""Which learner learns which task, at equal numbers of steps.
 
     python -m benchmarks.which_learner results/which-learner
     python -m benchmarks.which_learner results/pqn --plan pqn
 
-Plans, each with five seeds, then fresh episodes; no step size was tuned for these tasks:
+Plans, each with five seeds, then fresh episodes; no learning rate was tuned for these tasks:
 
 - defaults: every learner at its default settings, with a GRU of 64 units and without memory, on a
   T-Maze of 20 steps and a memory chain of 20; 500,000 steps, sampled actions. SAC, whose steps take
   longer, has a plan of its own;
 - pqn: PQN with three memories beside PPO, which reads the same rollouts in the same minibatches,
   and A2C with the settings of `benchmarks/modern_memories.py`; 200,000 steps, greedy actions;
-- popgym: every learner but SAC at its default settings, encoders as Gymnasium tasks have them, on
+- popgym: every learner but SAC at its default settings, with the encoders of Gymnasium tasks, on
   POPGym's easy RepeatPrevious and its easy CartPole without velocities; 1,000,000 steps, greedy
   actions;
-- r2d2-defaults: R2D2 with a GRU on the same CartPole, at its defaults and at those it had before;
+- r2d2-defaults: R2D2 with a GRU on the same CartPole, at its defaults and at its former defaults;
   300,000 steps, greedy actions; seeds 0 and 1 were looked at before, at 200,000 steps;
 - tmaze-120: the same learners and memories on a T-Maze of 120, 1,000,000 steps, sampled actions;
 - tmaze-120-longer: those that do not replay for 5,000,000, which would take R2D2 an hour a seed;
@@ -21,13 +21,14 @@ Plans, each with five seeds, then fresh episodes; no step size was tuned for the
 - pendulum-without-velocities, pendulum-without-positions: SAC at its defaults, and PPO with the
   settings that `clew sweep` found for the former (results/sweep-continuous), 50,000 steps, greedy
   actions;
-- pendulum-longer: that PPO on both for ten times the steps, over which its step size falls;
-- a2c-on-popgym: what A2C lacks where PPO is ahead of it, four of POPGym's easy tasks; the agent of
-  `clew study popgym` with a GRU, 1,000,000 steps, three seeds, sampled actions. PPO scales its
-  advantages and makes 16 gradient steps of a rollout where A2C makes one. Expected before the first
-  run: most of it is gradient steps, and of scaled advantages alone only the bandit is learned.
+- pendulum-longer: that PPO on both for ten times the steps, over which its learning rate falls;
+- a2c-on-popgym: what A2C lacks where PPO is ahead of it, on four of POPGym's easy tasks; the agent
+  of `clew study popgym` with a GRU, 1,000,000 steps, three seeds, sampled actions. PPO scales its
+  advantages and makes 16 gradient steps from a rollout where A2C makes one. Expected before the
+  first run: most of it is gradient steps, and with scaled advantages alone only the bandit is
+  learned.
 
-It goes on where it stopped; `--seeds 3` begins with fewer. `clew report FOLDER` draws the curves.
+Run it again to resume; `--seeds 3` begins with fewer seeds. `clew report FOLDER` draws the curves.
 """
 
 from dataclasses import replace
@@ -46,7 +47,7 @@ from clew.lab.studies.popgym import grid
 
 CHAIN = {"memory-chain-20": Setting("memory_chain", {"memory_length": 20})}
 PENDULUM_KEEPS = {"velocities": (0, 1), "positions": (2,)}
-"""The observations that are kept without these."""
+"""The observations that are left when these are removed."""
 TASKS = {"tmaze-20": Setting("tmaze", {"corridor_length": 20})} | CHAIN
 
 
@@ -127,7 +128,7 @@ def pqn() -> Study:
 
 
 def chain_of_sac() -> Study:
-    """SAC, with choices, on the memory chain."""
+    """SAC with discrete actions on the memory chain."""
     return Study(
         name="chain-of-sac",
         models=with_every_memory({"sac": {}}),
@@ -155,7 +156,7 @@ def pendulum(without: str) -> Study:
 
 
 def pendulum_longer() -> Study:
-    """How many steps PPO needs for what SAC earns."""
+    """How many steps PPO needs to earn as much as SAC."""
     gru = {"hidden_size": 64}
     models = {
         f"without-{without}": agent("ppo", "gru", gru, **pendulum_ppo(without))
@@ -190,7 +191,7 @@ def pendulum_ppo(without: str) -> dict[str, Any]:
 
 
 def a2c_on_popgym() -> Study:
-    """Between A2C at its defaults and PPO at its own, whose rows `clew study popgym` makes."""
+    """Steps from A2C at its defaults to PPO at its own, whose rows `clew study popgym` makes."""
     scaled = A2CConfig(advantage_normalisation=True)
     a2c = {
         "a2c-entropy-0.001": A2CConfig(entropy_cost=1e-3),

@@ -1,14 +1,13 @@
-"""Draws what every memory was seen to remember, and writes it for `clew advise`.
+"""Draws what every memory was seen to remember, and writes the scores for `clew advise`.
 
     python -m benchmarks.which_memory
     python -m benchmarks.which_memory mine.png --add mine
 
-From the rows that are there; nothing is trained here. A line of the picture is a memory at its
-defaults, a column one thing that had to be remembered. 0 is a guess or random actions and 1 all
-right, so that columns of different scores can stand side by side. A memory of your own is a line
-where its rows are among those of `results/`; docs/add-a-memory.md has the commands. Without a path
-the repository's own picture is drawn, and src/clew/lab/scores.csv and docs/which-memory.md are
-written.
+It uses existing rows; nothing is trained here. A row of the picture is a memory at its defaults, a
+column one thing that had to be remembered. 0 is a guess or random actions and 1 a perfect score, so
+that columns of different scores are comparable. A memory of your own is drawn if its rows are among
+those of `results/`; docs/add-a-memory.md has the commands. Without a path the repository's own
+picture is drawn, and src/clew/lab/scores.csv and docs/which-memory.md are written.
 """
 
 import csv
@@ -33,7 +32,7 @@ SCORES = ROOT / "src" / "clew" / "lab" / "scores.csv"
 
 
 def tried(found: Sequence[Measure], added: Sequence[str]) -> dict[str, list[float]]:
-    """A line for each memory that somebody tried, and for models beside the library's.
+    """A row for each memory with scores, and for models beside the library's.
 
     Raises:
         UserError: for an added one without rows.
@@ -47,7 +46,7 @@ def tried(found: Sequence[Measure], added: Sequence[str]) -> dict[str, list[floa
 
 
 def draw(found: Sequence[Measure], added: Sequence[str], path: Path) -> None:
-    """Draws the picture of those that have a column."""
+    """Draws the picture of the measures that have a column."""
     columns = [measure for measure in found if measure.title]
     draw_heatmap(
         tried(columns, added),
@@ -60,7 +59,7 @@ def draw(found: Sequence[Measure], added: Sequence[str], path: Path) -> None:
 
 
 def table(found: Sequence[Measure]) -> str:
-    """The scores of the library's memories as CSV, those of a measure from the highest down."""
+    """The scores of the library's memories as CSV, each measure in decreasing order."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(advice.Score._fields)
@@ -91,10 +90,10 @@ def ranked(measure: Measure) -> list[advice.Score]:
 
 
 def told_apart(scores: Scores, other: str) -> dict[str, str]:
-    """Whether Welch's tests tell memories from another at 0.05, with Holm's correction.
+    """Whether Welch's tests tell memories apart from another at 0.05, with Holm's correction.
 
     Returns:
-        "yes" or "no" by memory, of those that have two seeds or more, as the other has to.
+        "yes" or "no" by memory, for those with two seeds or more; the other needs two as well.
     """
     if len(scores.get(other, ())) < 2:
         return {}

@@ -12,29 +12,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# Before jax is imported: what takes longer to compile than to write is kept, for the other workers
-# and for the next run.
+# Before jax is imported: programs that take longer to compile than to write are cached for the
+# other workers and for the next run.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.03")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Two workers of two threads each wait for one another: NumPy's small products took twice the time.
+# Two workers of two threads each wait for each other: NumPy's small products took twice the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Runs that tests train are theirs, not the user's.
+# Runs that tests train are not recorded as the user's.
 if "CLEW_STATE_DIR" not in os.environ:
     os.environ["CLEW_STATE_DIR"] = tempfile.mkdtemp(prefix="clew-state-")
     atexit.register(shutil.rmtree, os.environ["CLEW_STATE_DIR"], ignore_errors=True)
-# One device, also for commands that would take every core for one, wherever the tests run.
+# One device, even for commands that would make one of every core, wherever the tests run.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
-# The fast tests mostly wait for the compiler, so it optimises little, in processes that they start
-# as well, and writes loops out in its older way, in half of the time; the slow ones run what users
-# run. Told to xdist's workers, which see no command line.
+# The fast tests mostly wait for the compiler, so it optimises little, also in processes that they
+# start, and writes loops in its older way, in half of the time; the slow tests run what users run.
+# xdist's workers, which see no command line, are told by the environment.
 if not any(argument.startswith("--slow") for argument in sys.argv):
     os.environ.setdefault("CLEW_TESTS", "fast")
 if os.environ.setdefault("CLEW_TESTS", "slow") == "fast":
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ.setdefault("XLA_FLAGS", quick)
-    # Nor does it need to know which line of which file called for each operation of a program.
+    # Nor are the source file and line of each operation of a program needed.
     os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 import jax
@@ -47,8 +47,8 @@ from clew.files import write_file
 from clew.memory.parts import initial
 from clew.report import curves
 
-# The count of cases at the end of a session, the choice of a tenth of the slow tests, and packages
-# that stand for Memory Maze's and gymnax.
+# Plugins: the count of cases at the end of a session, the choice of a tenth of the slow tests, and
+# packages that stand in for Memory Maze's and gymnax.
 pytest_plugins = ["law_summary", "slow_tenth", "fake_memory_maze", "fake_gymnax"]
 
 STRICT = {"jax_numpy_dtype_promotion": "strict", "jax_numpy_rank_promotion": "raise"}
@@ -65,10 +65,10 @@ set_promotion(STRICT)
 
 
 def share_contexts(programs: int = 100) -> None:
-    """Has JAX translate so many programs of a thread in one context of its compiler's.
+    """Makes JAX translate several programs of a thread in one context of its compiler.
 
-    It makes one for every program, which takes longer than to translate a small one: a twelfth of
-    the time of all tests.
+    By default it creates one per program, which takes longer than translating a small program: a
+    twelfth of the time of all tests.
     """
     make, own = mlir.make_ir_context, threading.local()
 
@@ -82,10 +82,10 @@ def share_contexts(programs: int = 100) -> None:
 
 
 def leave_curves_unpainted() -> None:
-    """Has trainings make the figure of their curve, but paint no picture of it.
+    """Makes trainings build the figure of their curve without drawing it.
 
-    Matplotlib takes a fifth of a second for that, which was a quarter of the time of the tests that
-    train small runs. A picture of any other name than curve.png is painted.
+    Drawing takes Matplotlib a fifth of a second, which was a quarter of the time of the tests that
+    train small runs. A picture with another name than curve.png is drawn.
     """
     paint = curves.save
 
@@ -101,18 +101,18 @@ def leave_curves_unpainted() -> None:
 if os.environ["CLEW_TESTS"] == "fast":
     share_contexts()
     leave_curves_unpainted()
-    # Tests draw small weights; without optimisation, the numbers that none of them takes cost them
-    # a twentieth of their time.
+    # Tests draw small weights; without optimisation, random numbers that no test uses cost them a
+    # twentieth of their time.
     initial._FEWEST = 2**12
 
-# Traced programs are many small objects that live long: looking through all of them for circles
+# Traced programs are many small objects that live long: searching all of them for reference cycles
 # after every 700 new ones, Python's default, takes a tenth of the time.
 gc.set_threshold(50_000)
 
 
 @pytest.fixture
 def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command, which must end well, and gives what it alone printed."""
+    """Runs a command, which must succeed, and returns what it printed."""
 
     def of(*words: str) -> str:
         capsys.readouterr()
@@ -124,7 +124,7 @@ def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def ordinary_promotion() -> Iterator[None]:
-    """JAX's own rules of promotion, for code that stands for a user's."""
+    """JAX's default rules of promotion, for code that stands for a user's."""
     set_promotion(ORDINARY)
     yield
     set_promotion(STRICT)
@@ -132,9 +132,9 @@ def ordinary_promotion() -> Iterator[None]:
 
 @pytest.fixture
 def default_signals() -> Iterator[None]:
-    """What stops a process does so, here and in those that the test starts.
+    """Restores default signal handling, here and in processes that the test starts.
 
-    Where the tests run in the background of a shell, or under nohup, it is ignored.
+    In the background of a shell, or under nohup, the tests ignore Ctrl-C.
     """
     default = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in default.items()}
@@ -144,7 +144,7 @@ def default_signals() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--slow`, which runs the tests that learn for minutes as well."""
+    """Adds `--slow`, which also runs the tests that learn for minutes."""
     parser.addoption("--slow", action="store_true", help="run slow tests too")
 
 
@@ -154,22 +154,22 @@ def only_fast(config: pytest.Config) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Takes what the tests were made of out of every later search for garbage: it is none.
+    """Excludes the objects that make up the tests from later garbage collections.
 
-    Pytest and Python search all of it when they end: 1.7 s of every worker.
+    Pytest and Python search all of them when they end: 1.7 s per worker.
     """
     gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Says which tests there are."""
+    """Reports which tests are run."""
     return "slow tests: left out, --slow runs them too" if only_fast(config) else "slow tests: run"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out tests marked `slow` unless `--slow` or `--slow-tenth` was given.
 
-    They are not skipped: to set up and report thousands of those takes seconds.
+    They are not skipped: setting up and reporting thousands of skipped tests takes seconds.
     """
     if only_fast(config):
         fast, slow = [], []

@@ -1,9 +1,9 @@
-"""What several devices compute against what one does; a program, as devices must be simulated.
+"""Compares several devices with one; a separate program, since devices must be simulated.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=4 python tests/device_cases.py CASE ...
 
-prints for each case, as JSON, its name and how far the two are apart: the largest difference in
-any array of the state after a few updates, as a share of one plus the array's largest number.
+prints for each case, as JSON, its name and the deviation: the largest difference in any array of
+the state after a few updates, as a fraction of one plus the array's largest number.
 """
 
 import json
@@ -49,7 +49,7 @@ from small_run import STEPS_PER_UPDATE, assert_same_run, last_state, small_confi
 DEVICES = 4
 TOLERANCE = 1e-5
 EPS = 1e-2
-"""Of Adam, so that parameters without a gradient do not step by its rounding's sign."""
+"""Adam's, so that parameters without a gradient do not step by the sign of rounding."""
 TINY = {"hidden_size": 4, "num_layers": 1}
 KERNELS = {**TINY, "num_heads": 2, "head_size": 2, "eta": 2, "r": 2}
 
@@ -89,7 +89,7 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
 
 
 def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """The largest difference; infinite where shapes or types differ, or something is no number."""
+    """The largest difference; infinite if shapes or types differ, or something is not a number."""
     assert len(made) == len(expected)
     worst = 0.0
     for array, other in zip(made, expected, strict=True):
@@ -105,7 +105,7 @@ def apart(made: list[np.ndarray], expected: list[np.ndarray]) -> float:
 def updated(
     config: TrainConfig, change: Callable[[Any], Any] = lambda run: run
 ) -> list[np.ndarray]:
-    """The state of a run in JAX, changed at its start, after three updates, in two calls."""
+    """A run's state in JAX after three updates in two calls; its first state may be changed."""
     make_parts(config)
     parts = make_parts(config)
     program = compile_program(parts)
@@ -125,10 +125,10 @@ def nudged(run: Any) -> Any:
 
 
 def in_jax(config: TrainConfig, *devices: int) -> float:
-    """Devices that share a run in JAX.
+    """Several devices share a run in JAX.
 
-    Norms of small reads magnify rounding: several times what a nudge of the weights changes is
-    none of the devices' doing.
+    Small norms magnify rounding, so deviations up to several times that of nudged weights are not
+    attributed to the devices.
     """
     one = updated(config)
     found = max(apart(updated(replace(config, devices=count)), one) for count in devices)
@@ -138,7 +138,7 @@ def in_jax(config: TrainConfig, *devices: int) -> float:
 
 
 def alone(name: str, *, explicit: bool) -> float:
-    """A memory without a learner, whose sequences are divided by JAX's types of arrays."""
+    """A memory without a learner, whose sequences JAX's array types shard."""
     options = {option: SIZES.get(option, value) for option, value in SMALL[name].items()}
     memory = clew.make_memory(name, input_size=3, key=jax.random.key(0), **options)
     weights, static = eqx.partition(memory, eqx.is_inexact_array)
@@ -164,7 +164,7 @@ def alone(name: str, *, explicit: bool) -> float:
 
 
 def gathered() -> float:
-    """Arrays that a device needs from others to read its environments, with kernels, and learn."""
+    """A run whose devices need arrays from others: environments, kernels, learning."""
     config = small("arelit", KERNELS)
     parts = make_parts(config)
     agent, rest = init_run(parts).seed.agent, parts.static
@@ -184,7 +184,7 @@ def gathered() -> float:
 
 
 def in_gymnasium(devices: int, **changes: Any) -> float:
-    """Devices that share a run in Gymnasium environments."""
+    """Several devices share a run in Gymnasium environments."""
     config = async_config(**{"runner": "sync", **changes})
     config = replace(config, ppo=replace(config.ppo, adam_eps=EPS))
     make_parts(replace(config, devices=devices))
@@ -192,7 +192,7 @@ def in_gymnasium(devices: int, **changes: Any) -> float:
 
 
 def resumed() -> float:
-    """Two seeds on two devices, gone on with by four devices, which share environments then."""
+    """Two seeds on two devices, continued by four devices, which then share environments."""
     with tempfile.TemporaryDirectory() as folder:
         changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS)}
         steps = 6 * STEPS_PER_UPDATE
@@ -209,7 +209,7 @@ def resumed() -> float:
 
 
 def benched() -> float:
-    """`clew bench` measures a run as it is divided."""
+    """`clew bench` measures a run with its sharding."""
     plan = SpeedPlan(length=8, repeats=2, law_lengths=(3,))
     figures = measure("gru", "gru", {"hidden_size": 4}, plan)
     assert figures.devices == 1 and figures.peak_bytes > 0
@@ -217,7 +217,7 @@ def benched() -> float:
 
 
 def chosen() -> float:
-    """A run whose devices are chosen, stopped and resumed bit for bit, against one device."""
+    """A run with automatic devices, stopped and resumed bit for bit, against one device."""
     with tempfile.TemporaryDirectory() as folder:
         steps = 6 * STEPS_PER_UPDATE
         changes = {"a2c": A2CConfig(num_envs=8, rollout_length=16, adam_eps=EPS), "seeds": 2}
@@ -241,7 +241,7 @@ QUICK: dict[str, Callable[[], float]] = {
 }
 DEALT = A2CConfig(num_envs=8, rollout_length=8, minibatches=2, adam_eps=EPS)
 SIZES = {"hidden_size": 6, "head_size": 4, "num_layers": 1}
-"""Heads of four, as a norm over two numbers leaves their order alone, and rounding decides that."""
+"""Heads have four numbers, as a norm over two keeps only their order, which rounding decides."""
 FAMILIES: dict[str, Callable[[], float]] = {
     f"{name} {algorithm}": partial(
         in_jax,
@@ -253,7 +253,7 @@ FAMILIES: dict[str, Callable[[], float]] = {
     for algorithm, count in (("a2c", 2), ("ppo", 4))
 }
 UNPLACED = ("arelit", "delta_product", "gla", "retention", "rwkv7", "shm")
-"""They reshape, or look rows up, in ways that JAX refuses on a mesh with explicit axes."""
+"""Memories that reshape, or look up rows, in ways that JAX refuses on a mesh with explicit axes."""
 ALONE: dict[str, Callable[[], float]] = {
     f"{name} alone, {kind}": partial(alone, name, explicit=kind == "explicit")
     for name in SMALL

@@ -12,7 +12,7 @@ import pytest
 
 
 class Space:
-    """A space as gymnax has it: no Gymnasium, only attributes."""
+    """A space as in gymnax: no Gymnasium, only attributes."""
 
     def __init__(self, **fields: Any):
         self.__dict__.update(fields)
@@ -27,14 +27,14 @@ def discrete(n):
 
 
 class State(NamedTuple):
-    """Which episode, drawn from a key, and where in it."""
+    """The episode's number, drawn from a key, and the time in it."""
 
     label: Any
     time: Any
 
 
 class Params(eqx.Module):
-    """Settings; Python's numbers, as in gymnax."""
+    """Settings; Python numbers, as in gymnax."""
 
     ends: int = 3
     max_steps_in_episode: int = 1000
@@ -43,7 +43,7 @@ class Params(eqx.Module):
 
 
 class Base:
-    """gymnax's base class: what holds of every environment unless it says otherwise."""
+    """gymnax's base class: the defaults of every environment."""
 
     default_params = Params()
 
@@ -87,7 +87,7 @@ class Labelled(Base):
 
 
 class Older(Labelled):
-    """Written for a gymnax before 1.0: its end holds the time limit."""
+    """Written for a gymnax before 1.0: its end includes the time limit."""
 
     def is_terminal(self, state, params):
         return (state.time >= params.ends) | (state.time >= params.max_steps_in_episode)
@@ -98,7 +98,7 @@ class Older(Labelled):
 
 
 class Bare:
-    """Of no base class; says truncated by itself and observes a dict."""
+    """Without a base class; reports truncation itself and observes a dict."""
 
     default_params = None
 
@@ -119,7 +119,7 @@ class Bare:
 
 
 def bare(size=3, **options):
-    """A factory of an environment and its params, which takes anything."""
+    """A factory of an environment and its params, which takes any options."""
     env: Any = Bare()
     env.given = {"size": size, **options}
     return env, Params()
@@ -130,7 +130,7 @@ KINDS = {"Labelled-v0": Labelled, "Older-v0": Older, "Bare-v0": Bare}
 
 @pytest.fixture
 def pretended_gymnax(monkeypatch):
-    """The package in place of the real one, whether that is installed or not."""
+    """Puts the package in place of the real one, whether that is installed or not."""
     module: Any = types.ModuleType("gymnax")
     module.registered_envs = list(KINDS)
 

@@ -1,4 +1,4 @@
-"""Packages that stand for Memory Maze's, as far as `clew.bridges.memory_maze` touches them."""
+"""Packages that stand in for Memory Maze's, as far as `clew.bridges.memory_maze` uses them."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -138,7 +138,7 @@ def write(folder: Path, **changed: str) -> None:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-    """Takes them out of what is imported; with `monkeypatch`, they come back after the test."""
+    """Removes them from the imported modules; with `monkeypatch` they return after the test."""
     for name in [n for n in sys.modules if n.split(".")[0] in ROOTS]:
         if monkeypatch is None:
             del sys.modules[name]
@@ -151,11 +151,11 @@ def forget(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Packages that stand for Memory Maze's; called, it writes them with other text."""
+    """Packages that stand in for Memory Maze's; call it to write them with other text."""
     write(tmp_path)
     forget(monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(sys.modules, "gym", None)  # which means: not installed
+    monkeypatch.setitem(sys.modules, "gym", None)  # marks it as not installed
     monkeypatch.setattr(metadata, "version", {"mujoco": "3.17.0"}.__getitem__)
     monkeypatch.setenv("MUJOCO_GL", "egl")
     yield lambda **changed: write(tmp_path, **changed)

@@ -1,29 +1,29 @@
-"""Stands for Ray where it is not installed: a test says what becomes of what was handed over."""
+"""Stands in for Ray where it is not installed: a test decides what becomes of submitted work."""
 
 from types import SimpleNamespace
 
 
 class RayError(Exception):
-    """Of a process or node."""
+    """The error of a process or node."""
 
 
 class ActorDiedError(RayError):
-    """Of an actor that has died."""
+    """The error of an actor that has died."""
 
 
 class RayTaskError(RayError):
-    """Of a function or method that raised, or could not be called."""
+    """The error of a function or method that raised, or could not be called."""
 
 
 class RuntimeEnvSetupError(RayError):
-    """Of a process that could not be prepared."""
+    """The error of a process that could not be prepared."""
 
 
 KINDS = (RayError, ActorDiedError, RayTaskError, RuntimeEnvSetupError)
 
 
 class FakeRay:
-    """A cluster that this process is connected to; `results` are of references by name."""
+    """A connected cluster; `results` maps references, by name, to results."""
 
     exceptions = SimpleNamespace(**{kind.__name__: kind for kind in KINDS})
 
@@ -32,11 +32,11 @@ class FakeRay:
         self.cancelled, self.killed = [], []
 
     def is_initialized(self) -> bool:
-        """It was somebody else who connected."""
+        """Another program has connected."""
         return True
 
     def cluster_resources(self) -> dict[str, float]:
-        """What the nodes have."""
+        """The nodes' resources."""
         return {"CPU": self.cpus}
 
     def remote(self, **options):
@@ -59,21 +59,21 @@ class FakeRay:
         return SimpleNamespace(remote=call)
 
     def wait(self, references, timeout):
-        """The first that has a result."""
+        """The first reference with a result."""
         ready = [reference for reference in references if reference in self.results][:1]
         return ready, [reference for reference in references if reference not in ready]
 
     def get(self, reference):
-        """Its result, raised if it is an error."""
+        """A reference's result, raised if it is an error."""
         result = self.results.pop(reference)
         if isinstance(result, Exception):
             raise result
         return result
 
     def cancel(self, reference, force: bool) -> None:
-        """Keeps what was cancelled by force."""
+        """Records references that were cancelled by force."""
         self.cancelled += [reference] * force
 
     def kill(self, actor) -> None:
-        """Keeps what was killed."""
+        """Records killed actors."""
         self.killed.append(actor)

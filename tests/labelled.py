@@ -20,8 +20,8 @@ ENDS = ("terminated", "truncated", "both", "truncated", "terminated", "truncated
 class Labelled(gymnasium.Env):
     """Observes (episode, step, id); episode e has the e-th of `lengths` and ends as `ends` says.
 
-    The reward of a step is 10 episode + step, so that a sum says what was summed. The id is the
-    number given, or the seed of the first reset.
+    The reward of a step is 10 episode + step, so that a sum shows its terms. The id is the given
+    number, or the seed of the first reset.
     """
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -42,7 +42,7 @@ class Labelled(gymnasium.Env):
         self.running = False
 
     def label(self) -> Any:
-        """What is observed now."""
+        """The present observation."""
         return np.array([self.episode, self.time, self.number], np.float64)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -53,7 +53,7 @@ class Labelled(gymnasium.Env):
         return self.label(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step on."""
+        """Takes a step."""
         assert self.running, "a step after the end"
         self.time += 1
         place = self.episode % len(self.lengths)
@@ -65,7 +65,7 @@ class Labelled(gymnasium.Env):
 
 
 class Drawn(Labelled):
-    """The same episodes with random observations; those of each environment begin elsewhere."""
+    """The same episodes with random observations; each environment starts with another episode."""
 
     def label(self) -> Any:
         """Three numbers that are always the same here."""
@@ -73,14 +73,14 @@ class Drawn(Labelled):
         return np.random.default_rng(place).standard_normal(3)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Opens the next episode; the first of a seed is one of all kinds."""
+        """Opens the next episode; a seed's first one may be of any kind."""
         if seed is not None:
             self.episode = seed % len(self.lengths)
         return super().reset(seed=seed, options=options)
 
 
 class DictLabelled(Labelled):
-    """The same labels in a Dict with a nested one, and a sentence that nobody can use."""
+    """The same labels in a Dict with a nested one, and an unusable text."""
 
     observation_space = spaces.Dict(
         {
@@ -92,7 +92,7 @@ class DictLabelled(Labelled):
     )
 
     def label(self) -> Any:
-        """What is observed now."""
+        """The present observation."""
         return {
             "episode": np.int64(self.episode - 500),
             "more": {"step": np.array([self.time], np.uint8)},
@@ -118,14 +118,14 @@ class Pictured(Labelled):
 
 
 class Blind(Labelled):
-    """Has a render mode that is none."""
+    """Has a render mode that does not exist."""
 
     def __init__(self, render_mode: str | None = None):
         super().__init__()
 
 
 class Misfit(DictLabelled):
-    """Gives a value that its spaces do not have, in the second step with an action 1.
+    """Returns a value outside of its spaces, in the second step with an action 1.
 
     Args:
         what: "category", "fraction", "large" (for uint8), "terminated" or "truncated" (NaN).
@@ -136,7 +136,7 @@ class Misfit(DictLabelled):
         self.what = what
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Trouble if the action is 1, else one step on."""
+        """Trouble if the action is 1, otherwise a normal step."""
         label, reward, terminated, truncated, info = super().step(action)
         if action == 1 and self.time == 2:
             if self.what == "category":
@@ -156,7 +156,7 @@ class BadlyClosed(Labelled):
         self.how = how
 
     def close(self) -> None:
-        """Does not."""
+        """Fails to close."""
         if self.how == "exit":
             sys.exit(3)
         if self.how == "raise":
@@ -165,16 +165,16 @@ class BadlyClosed(Labelled):
 
 
 class Troubled(Labelled):
-    """Does something bad in step `at` of an episode, if the action is 1.
+    """Fails in step `at` of an episode, if the action is 1.
 
     Args:
-        trouble: "raise", "exit", "interrupt" (KeyboardInterrupt), "unpicklable", "hang" (but for a
-            kill), "spin" (holding the interpreter's lock), "sleep", "die", "nan observation",
-            "inf reward", "shape", "nothing" (to see), "no reward", "four" (values), "reset" (raises
-            in reset) or "build" (raises when built).
+        trouble: "raise", "exit", "interrupt" (KeyboardInterrupt), "unpicklable", "hang" (except for
+            a kill), "spin" (holding the interpreter's lock), "sleep", "die", "nan observation",
+            "inf reward", "shape", "nothing" (as observation), "no reward", "four" (values), "reset"
+            (raises in reset) or "build" (raises when built).
         at: step of the first episode in which it happens.
         only: a file; there is trouble while it exists. "" for always.
-        end: episodes have one step and end so; "" for nine steps and a termination.
+        end: episodes have one step and end this way; "" for nine steps and a termination.
     """
 
     def __init__(self, trouble: str, at: int = 2, only: str = "", end: str = ""):
@@ -194,7 +194,7 @@ class Troubled(Labelled):
         return super().reset(seed=seed)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Trouble if the action is 1, else one step on."""
+        """Trouble if the action is 1, otherwise a normal step."""
         label, reward, terminated, truncated, info = super().step(action)
         if action == 1 and self.time == self.at and self.happens():
             label, reward = self.make_trouble(label, reward)
@@ -203,7 +203,7 @@ class Troubled(Labelled):
         return label, reward, terminated, truncated, info
 
     def make_trouble(self, label: Any, reward: Any) -> tuple[Any, Any]:
-        """Raises, hangs, dies or spoils the observation or the reward."""
+        """Raises, hangs, dies or corrupts the observation or the reward."""
         if self.trouble == "raise":
             raise RuntimeError("100% broken")
         if self.trouble == "exit":
@@ -232,7 +232,7 @@ class Troubled(Labelled):
 
 
 def makers(count: int, kind: type[Labelled] = Labelled) -> list[Callable[[], gymnasium.Env]]:
-    """Functions that build `count` environments, each beginning with another episode."""
+    """Functions that build `count` environments, each starting with another episode."""
     return [_Maker(kind, number) for number in range(count)]
 
 
@@ -253,17 +253,17 @@ def together(num_envs: int, mode: str = "SameStep", processes: bool = False) -> 
 
 
 def no_environment() -> str:
-    """A factory of something else."""
+    """A factory that returns something else."""
     return "maze"
 
 
 def hidden_vector() -> VectorEnv:
-    """A factory of vector environments that does not say so."""
+    """A factory of vector environments without the parameter that declares it."""
     return together(2)
 
 
 class Strange(Labelled):
-    """Has spaces that are given."""
+    """Has the given spaces."""
 
     def __init__(self, observation: Any = None, action: Any = None):
         super().__init__()
@@ -279,7 +279,7 @@ class Echo(Strange):
     heard: Any = np.zeros(3)
 
     def label(self) -> Any:
-        """The last action, its numbers again and again."""
+        """The last action, its numbers repeated."""
         return self.heard
 
     def step(self, action: Any) -> Any:
@@ -290,12 +290,12 @@ class Echo(Strange):
 
 
 def few(num_envs: int) -> int:
-    """A factory of vector environments that makes none."""
+    """A factory of vector environments that returns none."""
     return num_envs
 
 
 def too_many(num_envs: int) -> VectorEnv:
-    """A factory that makes more than it was asked for."""
+    """A factory that makes more environments than requested."""
     return together(num_envs + 1)
 
 
@@ -303,14 +303,14 @@ class Scripted(Troubled):
     """Has the trouble that is written in a file, once for each time it is written.
 
     Args:
-        script: the file; whoever reads it renames it first, so that it is read once.
+        script: the file; the environment that reads it renames it first, so it is read once.
     """
 
     def __init__(self, script: str):
         super().__init__("", at=2, only=script)
 
     def happens(self) -> bool:
-        """Whether there is trouble, which is then this environment's."""
+        """Whether there is trouble, which then belongs to this environment."""
         mine = f"{self.only}-{os.getpid()}"
         try:
             os.rename(self.only, mine)

@@ -1,4 +1,4 @@
-"""Says at the end of a session how many cases of each law ran, and the largest deviations."""
+"""Reports at the end of a session how many cases of each law ran, and the largest deviations."""
 
 from collections import defaultdict
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Gathers what the tests of the laws recorded, from all workers."""
+    """Collects the records of the tests of the laws from all workers."""
     found: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):

@@ -1,4 +1,4 @@
-"""Tasks whose actions are masked: several choices at once, and masks that are wrong."""
+"""Tasks with masked actions: several choices at once, and invalid masks."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from clew.envs import Environment, Transition
 
 
 class Doors(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     time: Array
     allowed: Array
@@ -23,10 +23,10 @@ class Doors(NamedTuple):
 class Masked(Environment):
     """Two choices with random masks; an episode ends after 1 to 4 steps, in either way.
 
-    Whoever takes what is forbidden earns NaN.
+    A forbidden action earns NaN.
 
     Args:
-        wrong: "nothing" allows nothing in the third step, "shape" and "dtype" are no masks.
+        wrong: "nothing" allows nothing in the third step, "shape" and "dtype" are invalid masks.
     """
 
     wrong: str = eqx.field(static=True)
@@ -123,13 +123,13 @@ def masks(sizes: tuple[int, ...], count: int, seed: int = 0) -> np.ndarray:
 
 
 class Locks(gymnasium.Env):
-    """Random masks in every step; raises where an action is taken that is forbidden.
+    """Random masks in every step; raises if a forbidden action is taken.
 
     Args:
         where: "info", "parts" (in info, one mask for each choice) or "entry" of the observation.
-        sizes: actions of every choice; one is a Discrete.
-        wrong: what is wrong with the mask after two steps: "nothing" is allowed, it is "missing",
-            or has another "shape", "type" or "value".
+        sizes: numbers of actions of every choice; a single one makes a Discrete.
+        wrong: the error of the mask after two steps: "nothing" is allowed, it is "missing", or has
+            another "shape", "type" or "value".
         bare: whether the last observation of an episode comes without a mask.
     """
 
@@ -160,7 +160,7 @@ class Locks(gymnasium.Env):
         return self._shown(False)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step on; every other end is a truncation."""
+        """Takes a step; every other end is a truncation."""
         begins = np.cumsum([0, *self.sizes])[:-1]
         chosen = np.atleast_1d(np.asarray(action)) - (1 if len(self.sizes) == 1 else 0)
         assert self.wrong or self.mask[begins + chosen].all(), f"{action} is forbidden"

@@ -1,4 +1,4 @@
-"""Two forms of one memory side by side: outputs, states and gradients, and how far they differ."""
+"""Compares two forms of one memory: outputs, states and gradients, and their deviations."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from memory_samples import episodes, sample
 pull_one, unroll_one = eqx.filter_jit(pull), eqx.filter_jit(unroll)
 TIME, WARM = 37, 13
 TOLERANCES = {"float32": (2e-6, 1e-4), "float64": (1e-13, 1e-11)}
-"""Of values and of gradients."""
+"""Tolerances of values and of gradients."""
 
 
 def forms(name: str, options: dict[str, Any], precision: str, backends: Sequence[str]) -> list[Any]:
@@ -37,7 +37,7 @@ def forms(name: str, options: dict[str, Any], precision: str, backends: Sequence
 
 
 def cotangent(precision: str, leaf: Any) -> Any:
-    """Of one array of a state."""
+    """The cotangent of one array of a state."""
     return np.full(leaf.shape, 0.3, precision) if leaf.dtype == precision else None
 
 
@@ -49,14 +49,14 @@ def largest(actual: Any, expected: Any) -> float:
 
 
 def assert_equal_forms(one: Any, other: Any, precision: str) -> None:
-    """Values and gradients within rounding."""
+    """Checks that values and gradients are equal within rounding."""
     values, gradients = TOLERANCES[precision]
     assert largest(one[0], other[0]) < values
     assert largest(one[1], other[1]) < gradients
 
 
 def biases(memory: Any) -> Any:
-    """Of the first layer's keys, queries, values and gates."""
+    """The biases of the first layer's keys, queries, values and gates."""
     return memory.layers[0].attention.features.inputs.bias
 
 
@@ -69,7 +69,7 @@ def with_gates(name: str, backend: str, gate: float) -> Any:
 
 
 def assert_finite_and_equal(one: Any, other: Any, size: float = 1.0) -> None:
-    """Of two forms of a memory, for observations times `size`: finite, and within rounding."""
+    """Compares two forms, for observations times `size`: finite, and equal within rounding."""
     xs, starts = episodes(TIME, seed=5)
     found = []
     for memory in (one, other):

@@ -1,4 +1,4 @@
-"""A player of Memory Maze that sees everything: the shortest way to the ball to go to."""
+"""A player of Memory Maze with full information: it takes the shortest way to the wanted ball."""
 
 from collections import deque
 from typing import Any
@@ -10,7 +10,7 @@ STRAIGHT, WIDE = np.cos(0.25), np.cos(0.9)
 
 
 def action_towards(seen: dict[str, Any]) -> int:
-    """The action that leads on the shortest way, by the extra observables alone."""
+    """The first action of the shortest way, by the extra observables alone."""
     here, there = _cell(seen["agent_pos"]), _cell(seen["target_pos"])
     way = shortest_way(seen["maze_layout"], here, there)
     aim = np.array(way[1]) + 0.5 if len(way) > 2 else seen["target_pos"]

@@ -1,4 +1,4 @@
-"""Small memories with nothing left at its initial value, for the tests of all memories."""
+"""Small memories with no parameter at its initial value, for the tests of all memories."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +16,9 @@ from slow_cases import fast_only
 
 INPUT_SIZE = 5
 
-# ReLiT's weights normal: orthogonal ones are so large, at this size, that rounding counts.
-# AReLiT's gates half open, so that much is forgotten within a few steps. SHM with so many addresses
-# that the factors of its matrix are 1 on average; with few it overflows while nothing is observed.
+# ReLiT's weights are normal: orthogonal ones are so large, at this size, that rounding matters.
+# AReLiT's gates are half open, so that much is forgotten within a few steps. SHM has so many
+# addresses that its matrix's factors are 1 on average; with few it overflows without observations.
 SMALL: dict[str, dict[str, Any]] = {
     "none": {"hidden_size": 12},
     "position_mlp": {"hidden_size": 12, "encoding_size": 7},
@@ -60,16 +60,16 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 LAWS_AT_ONCE = ("none", "elman", "gru", "gtrxl", "arelit", "min_gru", "lru", "gated_delta_net")
-"""One memory of every way through time: cells, windows, sums with decay, diagonal states that are
-real and complex, delta rules. The laws of the others are among the slow tests; every fast run has
-them against their oracles, by step and chunk."""
+"""One memory of every way through time: cells, windows, sums with decay, real and complex diagonal
+states, delta rules. The laws of the others are among the slow tests; every fast run compares them
+with their oracles, by step and chunk."""
 
 DIFFERENT = ("none", "gru", "gtrxl", "arelit", "lru")
-"""One of every kind of state, for tests of what is done with a memory and not of the memory."""
+"""One memory of every kind of state, for tests that use a memory without testing the memory."""
 
 
 def every_memory() -> list[Any]:
-    """The names of all memories for a test that compiles much; fast are those `LAWS_AT_ONCE`."""
+    """The names of all memories for a test that compiles much; `LAWS_AT_ONCE` are fast."""
     return fast_only(MEMORIES, *LAWS_AT_ONCE)
 
 
@@ -81,10 +81,10 @@ def variant(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def sample(name: str, num_layers: int = 2, seed: int = 0, **options: Any) -> AbstractMemory:
-    """The small memory called `name`, its parameters moved away from where they start.
+    """The small memory called `name`, its parameters moved away from their initial values.
 
-    Biases and norms start at 0 and 1, where many a mistake cannot be seen. Biases become positive,
-    so that enough relus are alive: where keys are dead a_t is 0 / epsilon, and rounding counts.
+    Biases and norms start at 0 and 1, which hides many mistakes. Biases become positive, so that
+    enough relus are active: where keys are dead a_t is 0 / epsilon, and rounding matters.
     """
     key, random = jax.random.key(seed), np.random.default_rng(seed)
     small = {"hidden_size": 12, "num_layers": num_layers} | SMALL.get(name, {})
@@ -116,7 +116,7 @@ def episodes(time: int, seed: int = 0, rate: float = 0.1) -> tuple[np.ndarray, n
 def quick_compilation() -> Iterator[None]:
     """Compiles with little optimisation: a third of the time, the same mathematics.
 
-    What was compiled so goes with it: JAX does not ask how, and would use it in later tests.
+    Programs compiled this way are dropped with it: JAX would reuse them in later tests.
     """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)

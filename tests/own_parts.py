@@ -1,6 +1,6 @@
-"""A memory, an encoder, a task, a learner, a logger and a study of a user's own, by module:Class.
+"""A user's own memory, encoder, task, learner, logger and study, by module:Class.
 
-Tests copy this file as `mine.py` into a folder and name what is in it: `mine:Average` and so on.
+Tests copy this file as `mine.py` into a folder and name its contents: `mine:Average` and so on.
 """
 
 from dataclasses import dataclass
@@ -88,10 +88,10 @@ class Cue(Environment):
 
 @dataclass(frozen=True)
 class HalvedConfig(A2CConfig):
-    """Settings of A2C, and by what its rewards are divided."""
+    """Settings of A2C, and the divisor of its rewards."""
 
     divisor: float = 2.0
-    """What rewards are divided by."""
+    """The divisor of rewards."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Halved:
 
 
 def halving(rate: float, steps: int) -> Any:
-    """A schedule: half of the step size after half of the run."""
+    """A schedule: half of the learning rate after half of the run."""
     return lambda count: jnp.where(count < steps // 2, rate, rate / 2)
 
 

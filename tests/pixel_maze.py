@@ -1,4 +1,4 @@
-"""A tiny environment of pictures that stands for Memory Maze, and a study of it."""
+"""A tiny environment of pictures that stands in for Memory Maze, and a study of it."""
 
 import sys
 from dataclasses import replace
@@ -35,7 +35,7 @@ class PixelMaze(gymnasium.Env[Any, Any]):
         return self._look(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Pays for the last picture and shows another."""
+        """Rewards the answer to the last picture and shows another."""
         reward = float(action == self.side)
         self.time += 1
         return self._look(), reward, False, self.time == self.length, {}

@@ -1,4 +1,4 @@
-"""How Hypothesis is used here: a few examples, drawn in the same way every time; JSON values."""
+"""How Hypothesis is used here: a few reproducible examples; JSON values."""
 
 import json
 from typing import Any
@@ -13,9 +13,9 @@ few = settings(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-"""For a property: quick, and the same examples wherever the same modules are imported."""
+"""For most properties: quick, and the same examples wherever the same modules are imported."""
 fewer = settings(few, max_examples=15)
-"""For one whose examples take a twentieth of a second each."""
+"""For a property whose examples take a twentieth of a second each."""
 
 AWKWARD = st.sampled_from(
     ["", "\n", "\r\n", "\x1c\x85\u2028", '"}', ', "crc32": "00000000"}', "é\\", "😀{[", "nan"]
@@ -33,16 +33,16 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-"""Any value that JSON can say, often one that is easily mistaken."""
+"""Any JSON value, often one that is easily mistaken for another."""
 
 
 def text_of(value: Any) -> str:
-    """As a text, in which True is not 1."""
+    """The value as a text, in which True is not 1."""
     return json.dumps(value, sort_keys=True)
 
 
 def replaced(draw: st.DrawFn, holder: Any, values: st.SearchStrategy[Any] = JSON) -> list[Any]:
-    """Replaces a value at some depth of a JSON object; the way to it, and what is there now."""
+    """Replaces a value at some depth of a JSON object; returns its path, and the new value."""
     way: list[Any] = [draw(st.sampled_from(list(holder)))]
     while isinstance(holder[way[-1]], dict | list) and holder[way[-1]] and draw(st.booleans()):
         holder = holder[way[-1]]

@@ -1,4 +1,4 @@
-"""A learner's replay after some rollouts, for tests of what is read again."""
+"""A learner's replay after some rollouts, for tests of rereading."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ SMALL_REPLAY: dict[str, Any] = {
     "learning_starts": 0,
     "batch_size": 5,
 }
-"""Settings of a learner that replays six rollouts."""
+"""Settings of a learner whose replay holds six rollouts."""
 
 
 def gathered(learner: R2D2 | SAC, stream: AutoReset, memory: str, rollouts: int) -> tuple[Any, ...]:
-    """An agent, the learner's state with so many rollouts in the replay, and these."""
+    """An agent, the learner's state with this many rollouts in the replay, and the rollouts."""
     agent = agent_on(stream, memory, SMALL[memory], make_heads=learner.make_heads)
 
     @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""Environments with the slips of a first one."""
+"""Environments with typical mistakes of beginners."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from gymnasium import spaces
 
 
 class Nothing:
-    """Derived from nothing."""
+    """Has no base class."""
 
 
 class Spaceless(gymnasium.Env):
-    """Says neither what it observes nor what it takes."""
+    """Declares neither observations nor actions."""
 
 
 class Numbered(gymnasium.Env):
-    """Says how many actions it has in place of their space."""
+    """Declares the number of actions instead of their space."""
 
     observation_space = gymnasium.spaces.Discrete(2)
     action_space = 4  # pyright: ignore[reportAssignmentType]
@@ -47,7 +47,7 @@ class Outside(gymnasium.Env):
     action_space = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        """As Gymnasium's."""
+        """Has Gymnasium's signature."""
         return np.full(3, 50.0), {}
 
 

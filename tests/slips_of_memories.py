@@ -1,4 +1,4 @@
-"""Memories with the slips of a first one."""
+"""Memories with typical mistakes of beginners."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from clew.memory import scan_steps
 
 
 class Summing(clew.AbstractMemory):
-    """What all of them would be."""
+    """The correct version, from which the others differ."""
 
     def init_state(self) -> Array:
         """Zeros."""
@@ -47,7 +47,7 @@ class Sizeless(Summing):
 
 
 class Undeclared(Keyless):
-    """Sets what it has not declared."""
+    """Sets a field that it has not declared."""
 
     def __init__(self, input_size: int, *, key: Any):
         self.input_size = self.output_size = input_size
@@ -55,7 +55,7 @@ class Undeclared(Keyless):
 
 
 class Wide(Keyless):
-    """Shows more than output_size numbers."""
+    """Returns more than output_size numbers."""
 
     def __init__(self, input_size: int, *, key: Any):
         self.input_size = self.output_size = input_size
@@ -66,7 +66,7 @@ class Wide(Keyless):
 
 
 class Branching(Keyless):
-    """Decides with Python's if."""
+    """Branches with Python's if."""
 
     def __init__(self, input_size: int, *, key: Any):
         self.input_size = self.output_size = input_size

@@ -7,10 +7,10 @@ import pytest
 
 
 def fast_only(cases: Iterable[Any], *fast: Any) -> list[Any]:
-    """The cases, all of which but those of `fast` are slow; each of `fast` has to be one of them.
+    """The cases; all except those of `fast` are slow, and each of `fast` must be one of them.
 
-    For a test whose cases compile much and take the same way through the code: what may differ
-    between them is looked at by the slow tests, of which a tenth runs for every commit.
+    For a test whose cases compile much and take the same path through the code: the slow tests
+    cover their differences, a tenth of them for every commit.
     """
     cases = list(cases)
     unknown = [case for case in fast if case not in cases]

@@ -1,8 +1,8 @@
 """A tenth of the slow tests for every commit: `--slow-tenth NUMBER` runs tenth NUMBER modulo 10.
 
-The number is the commit's, so that ten commits in a row run every slow test. Which tenth a test is
-in follows from its id alone, and the number also turns the order of the files, so that what had no
-time at one commit comes first at another. No test begins after `--slow-minutes`.
+The number is the commit's, so that ten consecutive commits run every slow test. A test's tenth
+depends on its id alone; the number also rotates the order of the files, so that tests that did not
+fit in at one commit come first at another. No test begins after `--slow-minutes`.
 """
 
 import os
@@ -40,7 +40,7 @@ def tenth_of(test: str) -> int:
 
 
 def turned(files: list[str], number: int) -> list[str]:
-    """The files in an order that every commit of a tenth turns further."""
+    """The files in an order that every commit of a tenth rotates further."""
     return sorted(files, key=lambda file: zlib.crc32(f"{number // TENTHS} {file}".encode()))
 
 
@@ -67,7 +67,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says which tenth ran, and what became of it."""
+    """Reports which tenth ran, and its outcome."""
     number = terminalreporter.config.getoption("--slow-tenth")
     if number is None:
         return

@@ -22,7 +22,7 @@ LENGTH = 8
 
 
 def async_config(**changes: Any) -> TrainConfig:
-    """PPO with a small GRU in four environments that are labelled, two to each actor."""
+    """PPO with a small GRU in four labelled environments, two for each actor."""
     settings: dict[str, Any] = {
         "env": "labelled:Labelled",
         "env_options": {},
@@ -42,12 +42,12 @@ def async_config(**changes: Any) -> TrainConfig:
 
 
 def run_dir(folder: Path, **changes: Any) -> TrainConfig:
-    """The same with a place on the disk."""
+    """The same with a folder on disk."""
     return async_config(run_dir=str(folder), name="run", **changes)
 
 
 def after(config: TrainConfig, updates: int) -> RunState:
-    """The state of a run after so many updates, in two calls of its program."""
+    """The state of a run after this many updates, in two calls of its program."""
     parts = make_parts(config)
     program = make_program(parts, Quiet(), threading.Event())
     try:
@@ -58,7 +58,7 @@ def after(config: TrainConfig, updates: int) -> RunState:
 
 
 def arrays(state: RunState) -> list[np.ndarray]:
-    """All of a state; random keys as their data."""
+    """All arrays of a state; random keys as their data."""
     return [
         np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
         for x in jax.tree.leaves(state)
@@ -66,12 +66,12 @@ def arrays(state: RunState) -> list[np.ndarray]:
 
 
 def by_turns(**changes: Any) -> AsyncConfig:
-    """No lag at all."""
+    """Settings without any lag."""
     return AsyncConfig(queue=0, max_lag=0, **changes)
 
 
 def order(script: Path, trouble: str) -> None:
-    """Writes the trouble of `labelled.Scripted`, whole before anybody can read it."""
+    """Writes the trouble of `labelled.Scripted`, complete before anything can read it."""
     part = script.with_name("part")
     part.write_text(trouble)
     part.rename(script)

@@ -1,6 +1,6 @@
 """A training run of a second, for the tests of training and of resuming.
 
-All its tests share one compiled program: what they change is no part of it.
+All its tests share one compiled program: they only change settings that it does not contain.
 """
 
 import errno
@@ -55,7 +55,7 @@ BRIEF_REPLAY: dict[str, Any] = {
     "learning_starts": 0,
     "batch_size": 2,
 }
-"""Of a learner that replays, with a rollout of 32 steps."""
+"""Settings of a learner with a replay, with a rollout of 32 steps."""
 
 
 def replaying_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig:
@@ -75,13 +75,13 @@ def replaying_config(folder: Path, name: str = "run", **changes: Any) -> TrainCo
 
 
 def train_tiny(folder: Path, words: str = TINY, name: str = "tiny") -> Path:
-    """The folder of a run by the command, which has hardly learned anything."""
+    """The folder of a run made by the command; it has hardly learned anything."""
     assert run(["train", *words.split(), "--name", name, "--run-dir", str(folder)]) == 0
     return folder / name
 
 
 class Watch(Quiet):
-    """Keeps what it is told, and calls `at(report)` at every report."""
+    """Keeps what is reported, and calls `at(report)` at every report."""
 
     def __init__(self, at: Any = lambda report: None):
         self.at = at
@@ -105,7 +105,7 @@ class Watch(Quiet):
 
 
 def full_disk(*args: Any, **named: Any) -> Any:
-    """In place of a function that writes, where nothing more fits."""
+    """Replaces a function that writes, as on a full disk."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -126,14 +126,14 @@ def best_agents(path: Path) -> dict[str, np.ndarray]:
 
 
 def untimed(path: Path) -> list[Row]:
-    """The rows of a run without what the clock says."""
+    """The rows of a run without values that depend on the clock."""
     return [
         {k: v for k, v in row.items() if k not in ("seconds", "rate")} for row in read_metrics(path)
     ]
 
 
 def assert_same_run(path: Path, other: Path) -> None:
-    """Two runs ended with the same bits, kept the same agents and wrote the same rows."""
+    """Checks that two runs ended with the same bits, kept agents and rows."""
     for read in (last_state, best_agents):
         leaves, expected = read(path), read(other)
         assert leaves.keys() == expected.keys()

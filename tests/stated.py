@@ -1,7 +1,7 @@
-"""What pages state of results, computed again from the rows beside them.
+"""Recomputes the figures that pages state about results from the rows beside them.
 
-It is written in a file beside the page, `README.stated.toml` of `README.md`, so that the page
-itself is nothing but text:
+A file beside the page describes this, `README.stated.toml` for `README.md`, so that the page itself
+is plain text:
 
     [names]
     rows = 'load("results.jsonl")'
@@ -18,19 +18,19 @@ itself is nothing but text:
     is = 'f"{mean(scores(rows)):.2f}"'
 
 `at` quotes a line of the page; the table is the one that begins there or next after it. A column
-has an expression of what its cells say, in which `row` is the row's cells by column, or it is one
-of `stated`: not from these rows. The first column needs neither. `text` quotes what stands around
-a figure, with `{}` in its place. A quotation has to be found exactly once.
+has an expression for its cells, in which `row` is the row's cells by column, or it is listed in
+`stated`: not from these rows. The first column needs neither. `text` quotes the text around a
+figure, with `{}` in its place. A quotation must be found exactly once.
 
 Expressions are Python with the functions of this file, of `clew.stats`, and `names`, which are
 evaluated in order; a table's own (`[tables.names]`) are added to the page's or replace them. Files
-are those of the page's folder. Bold marks, line breaks and spaces do not count.
+are those of the page's folder. Bold marks, line breaks and spaces are ignored.
 
     python tests/stated.py results/popgym-easy-ppo/README.md
 
-names what is wrong in pages, and with --write writes what the rows say into them, and into the file
-that a page is made from, if it names one (`made_from = "advice.toml"`). A new line of a table needs
-its first cell alone: `| lstm |`.
+lists the errors in pages, and with --write writes the recomputed figures into them, and into the
+file that a page is made from, if it names one (`made_from = "advice.toml"`). A new line of a table
+needs only its first cell: `| lstm |`.
 """
 
 import argparse
@@ -56,7 +56,7 @@ _FIGURE = "(.{1,40}?)"  # the nearest text that ends as quoted, and not within a
 
 
 class Wrong(NamedTuple):
-    """A figure that is not what its rows say."""
+    """A figure that differs from its rows."""
 
     where: str
     stated: str
@@ -64,7 +64,7 @@ class Wrong(NamedTuple):
 
 
 def load(folder: Path, name: str) -> Any:
-    """A file beside a page: rows of .jsonl and .csv, or what a .json holds."""
+    """A file beside a page: the rows of a .jsonl or .csv, or the contents of a .json."""
     path = folder / name
     if path.suffix == ".jsonl":
         return [line.row for line in json_lines.read(path)]
@@ -73,7 +73,7 @@ def load(folder: Path, name: str) -> Any:
 
 
 def pick(rows: Sequence[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
-    """The rows that have these values; those of a tuple or list are alternatives."""
+    """The rows that have these values; values in a tuple or list are alternatives."""
     return [
         row
         for row in rows
@@ -90,17 +90,17 @@ def one(rows: Sequence[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
 
 
 def scores(rows: Sequence[dict[str, Any]], **wanted: Any) -> np.ndarray:
-    """What a study's trainings with these values scored, seed by seed."""
+    """The scores of a study's trainings with these values, seed by seed."""
     return np.array([row["mean"] for row in pick(rows, **wanted)])
 
 
 def estimate(values: Any, digits: int = 3) -> str:
-    """A mean with its 95% bootstrap interval; nothing of no values."""
+    """A mean with its 95% bootstrap interval; empty without values."""
     return f"{clew.stats.bootstrap_interval(values):.{digits}f}" if len(values) else ""
 
 
 def gain(first: Any, second: Any, digits: int = 2) -> str:
-    """A difference of two means with Welch's 95% interval; nothing if one has no values."""
+    """A difference of two means with Welch's 95% interval; empty if one has no values."""
     if not len(first) or not len(second):
         return ""
     test = clew.stats.welch_test(first, second)
@@ -108,7 +108,7 @@ def gain(first: Any, second: Any, digits: int = 2) -> str:
 
 
 def between(values: Sequence[float], form: str = ",.0f", brackets: str = "[, ]") -> str:
-    """A median with the extremes; nothing of no values."""
+    """A median with the extremes; empty without values."""
     if not len(values):
         return ""
     low, middle, high = (format(v, form) for v in (min(values), np.median(values), max(values)))
@@ -120,7 +120,7 @@ def could_see(difference: Difference | clew.stats.Comparison, power: float = 0.8
     """The smallest true difference that a test with such an interval finds with this probability.
 
     From the half width w of its 95% interval, w = e t_{0.975}: the error e times the sum of the
-    quantiles t_{0.975} and t_{power}, of the normal distribution. It is that of many degrees of
+    quantiles t_{0.975} and t_{power}, of the normal distribution. This holds for many degrees of
     freedom; with fewer the true one is larger by some percent.
     """
     half = (difference.high - difference.low) / 2
@@ -140,12 +140,12 @@ _NAMES = {
 
 
 def stated_beside(page: Path) -> Path:
-    """The file that says what a page states."""
+    """The file that describes a page's figures."""
     return page.with_suffix(".stated.toml")
 
 
 def check_page(page: Path) -> list[Wrong]:
-    """Every figure of a page that is not what its rows say, and every quotation not found."""
+    """Every figure of a page that differs from its rows, and every quotation not found."""
     text = page.read_text()
     stated = _stated(page)
     given = _NAMES | {"load": cache(partial(load, page.parent))}
@@ -171,7 +171,7 @@ def with_source(page: Path) -> list[Path]:
 
 
 def written(page: Path, text: str) -> str:
-    """The text of a page, or of its source, with what its rows say in place of what it states."""
+    """The text of a page, or of its source, with the figures of its rows."""
     stated = _stated(page)
     given = _NAMES | {"load": cache(partial(load, page.parent))}
     for table in stated.get("tables", []):
@@ -207,12 +207,12 @@ def _written_table(
 
 
 def _loose(quoted: str) -> str:
-    """A pattern of a quotation wherever bold marks and line breaks are in it."""
+    """A pattern of a quotation that allows bold marks and line breaks anywhere."""
     return r"(?:\*\*)?".join(r"\s+" if char == " " else re.escape(char) for char in quoted)
 
 
 def unmarked_tables(page: Path) -> list[str]:
-    """The headings of a page's tables that have figures, and no column that is computed again."""
+    """The headings of a page's tables that have figures, but no recomputed column."""
     text = page.read_text()
     checked = [table for table in _stated(page).get("tables", []) if table.get("columns")]
     marked = {_table_at(text, table["at"]).start() for table in checked}
@@ -232,7 +232,7 @@ def _evaluated(expressions: dict[str, str], given: dict[str, Any]) -> dict[str, 
     """Names with the values of their expressions, in order."""
     names = dict(given)
     for name, expression in expressions.items():
-        names[name] = eval(expression, names)  # our own pages
+        names[name] = eval(expression, names)  # only our own pages
     return names
 
 
@@ -280,7 +280,7 @@ def _rows(table: str) -> list[list[str]]:
 
 
 def _row(head: list[str], cells: list[str]) -> dict[str, str]:
-    """A line's cells by column; those that it lacks are empty."""
+    """A line's cells by column; missing ones are empty."""
     return dict(zip(head, [*cells, *[""] * (len(head) - len(cells))], strict=True))
 
 
@@ -293,12 +293,12 @@ def _bare(text: str) -> str:
 
 
 def _has_figure(cell: str) -> bool:
-    """Whether a number stands in a cell beside words, code and links."""
+    """Whether a cell has a number outside of words, code and links."""
     return bool(re.search(r"(?<![\w-])[-+]?\d", re.sub(r"`[^`]*`|\[[^]]*\]\([^)]*\)", "", cell)))
 
 
 def main(args: list[str]) -> int:
-    """Names what is wrong in pages, or writes what is right into them."""
+    """Lists the errors in pages, or writes the right figures into them."""
     parser = argparse.ArgumentParser(description="Compares what pages state with their rows.")
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument("--write", action="store_true", help="write into them what the rows say")

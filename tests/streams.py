@@ -1,4 +1,4 @@
-"""Streams of episodes under given actions or by a script, for tests of what runs over them."""
+"""Streams of episodes under given actions or by a script, for tests of code that runs over them."""
 
 from typing import Any
 
@@ -67,10 +67,10 @@ class Spaces:
 
 
 class Scripted(eqx.Module):
-    """A stream of random observations that start episodes wherever a table says so.
+    """A stream of random observations that starts episodes wherever a table says so.
 
-    Quick to compile, and its starts fall in patterns that no task has: one after another, none for
-    long, at a rollout's edge.
+    It compiles quickly, and its starts fall in patterns that no task has: one after another, none
+    for long, at a rollout's edge.
     """
 
     observation: Array
@@ -83,12 +83,12 @@ class Scripted(eqx.Module):
 
     @property
     def env(self):
-        """What the stream's spaces are read from."""
+        """The object with the stream's spaces."""
         return Spaces(self.observation_size, self.num_actions)
 
     @classmethod
     def random(cls, seed: int = 0) -> "Scripted":
-        """31 lines, 3 starts one after another among them, and 12 lines without any."""
+        """31 lines, with 3 starts one after another, and 12 lines without any."""
         rng = np.random.default_rng(seed)
         observation = rng.normal(size=(31, 5)).astype(np.float32)
         start = rng.random(31) < 0.3

@@ -22,7 +22,7 @@ def test_every_name_exists(page: str) -> None:
 
 
 def test_the_table_has_every_room() -> None:
-    """Folders of the library are rooms of the table."""
+    """The table's rooms are the folders of the library."""
     table = (ROOT / "docs/architecture.md").read_text()
     for folder in (ROOT / "src/clew").iterdir():
         if folder.is_dir() and folder.name != "__pycache__":

@@ -24,14 +24,14 @@ MAKE = {
     "bench-torch": "benchmarks.against_torch",
     "conformance": "benchmarks.conformance",
 }
-"""What targets of the Makefile run, with the words of `..._ARGS`."""
+"""The commands that targets of the Makefile run, with the words of `..._ARGS`."""
 PYTHON = re.compile(r"python(?: -P)? (?:-m (benchmarks[.\w]*)|(benchmarks/[/\w]+\.py))([^\n`#]*)")
 SHELL = re.compile(r"benchmarks/(gpu)\.sh((?: --[^\n`#]*)?)")
 MADE = re.compile(r"make ([-\w]+) (?:BENCH|CONFORMANCE)_ARGS=(\"[^\"]*\"|[^\s`#]+)")
 
 
 def commands(path: Path) -> Iterator[tuple[str, str]]:
-    """Scripts and the words after them; lines that go on in the next one are joined."""
+    """Scripts and the words after them; continued lines are joined."""
     text = re.sub(r"\\+\n", " ", path.read_text())
     yield from ((module or script, words) for module, script, words in PYTHON.findall(text))
     yield from ((f"benchmarks.{name}", words) for name, words in SHELL.findall(text))
@@ -47,7 +47,7 @@ class Parsed(Exception):
 
 @pytest.mark.parametrize(("script", "words"), COMMANDS)
 def test_a_command_is_parsed(script: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as that: nothing is measured. A script that is named by its file has no package."""
+    """Nothing is measured. A script that is named by its file has no package."""
     parse = argparse.ArgumentParser.parse_args
 
     def only_parsed(parser: argparse.ArgumentParser, *args: Any) -> None:
@@ -61,12 +61,12 @@ def test_a_command_is_parsed(script: str, words: str, monkeypatch: pytest.Monkey
             assert "from benchmarks" not in (ROOT / script).read_text()
             runpy.run_path(str(ROOT / script), run_name="__main__")
         else:
-            for loaded in (script, f"{script}.__main__"):  # by another test
+            for loaded in (script, f"{script}.__main__"):  # loaded by another test
                 monkeypatch.delitem(sys.modules, loaded, raising=False)
             runpy.run_module(script, run_name="__main__")
 
 
 def test_the_commands_are_found() -> None:
-    """Of every benchmark that a page names, one at least."""
+    """At least one of every benchmark that a page names."""
     scripts = {script for script, _ in COMMANDS}
     assert len(COMMANDS) > 80 and {"benchmarks.gpu", *MAKE.values()} <= scripts

@@ -32,7 +32,7 @@ SITE = script("tools/site_equations.py")
 
 
 def shown(text: str) -> ElementTree.Element:
-    """What a page has in the place of a text."""
+    """What a page shows for a text."""
     html = markdown.markdown(text, extensions=[SITE.Equations()])
     return ElementTree.fromstring(f"<div>{html}</div>")
 
@@ -48,13 +48,13 @@ def first_block(documented: Any) -> str:
     "documented", [*MEMORIES.values(), *PARTS, ApproximateLinearAttention, *LOSSES]
 )
 def test_a_pages_equation_is_the_docstrings(documented: Any) -> None:
-    """The first block of every memory, part and loss is set as an equation, from its very text."""
+    """The first block of every memory, part and loss is rendered as an equation, unchanged."""
     equations = shown(str(inspect.getdoc(documented))).iter("math")
     assert next(equations).get("alttext", "").split() == first_block(documented).split()
 
 
 def test_clew_models_prints_the_same_equation(capsys: pytest.CaptureFixture[str]) -> None:
-    """`clew models` prints the docstring's block, and words without the site's signs."""
+    """`clew models` prints the docstring's block, and words without the site's markup."""
     main(["gru"])
     printed = capsys.readouterr().out
     assert all(line in printed for line in first_block(MEMORIES["gru"]).splitlines())
@@ -62,7 +62,7 @@ def test_clew_models_prints_the_same_equation(capsys: pytest.CaptureFixture[str]
 
 
 def test_no_page_repeats_a_memorys_equation() -> None:
-    """The overview of the memories says in words what their docstrings have as equations."""
+    """The overview of the memories describes in words what their docstrings have as equations."""
     lines = {line for kind in MEMORIES.values() for line in first_block(kind).splitlines()}
     pages = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     assert not [line for line in lines if line in pages.replace("e = x W + b", "")]
@@ -81,7 +81,7 @@ def test_no_page_repeats_a_memorys_equation() -> None:
     ],
 )  # fmt: skip
 def test_notation(text: str, mathml: str) -> None:
-    """What the notation says is what is drawn."""
+    """Every notation is rendered as documented."""
     drawn = ElementTree.tostring(SITE.mathml(text), encoding="unicode")
     plain = re.sub(r"<(\w+) [^>]*>", r"<\1>", drawn)
     assert plain == f"<math><mrow>{mathml}</mrow></math>"
@@ -94,7 +94,7 @@ def test_a_fraction_is_the_product_before_over_the_factor_after() -> None:
 
 
 def test_columns_are_split_before_their_relation() -> None:
-    """Spaces that align a relation or a sign begin no column."""
+    """Spaces that align a relation or a sign do not start a column."""
     table = SITE.mathml("s_t    = a  * b  where x\nu = v  w = z", display=True)
     cells = [["".join(cell.itertext()) for cell in row] for row in table.iter("mtr")]
     assert cells == [["st", "=a⊙b", "", "wherex"], ["u", "=v", "w", "=z"]]
@@ -108,7 +108,7 @@ def test_code_stays_code() -> None:
 
 @pytest.mark.slow
 def test_the_built_site_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """No page has a script, style, picture or font from outside; readers' links may go there."""
+    """No page loads a script, style, picture or font from outside; readers' links may go there."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     subprocess.run(command, cwd=ROOT, check=True, env=environment)
@@ -122,6 +122,6 @@ def test_the_built_site_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["(a", "a)", "a_", "a # b"])
 def test_what_is_no_equation_is_named(text: str) -> None:
-    """A text that cannot be read is an error that shows it."""
+    """Text that cannot be parsed is an error that shows it."""
     with pytest.raises(ValueError, match=re.escape(repr(text))):
         SITE.mathml(text)

@@ -1,4 +1,4 @@
-"""The example programs run and, given time, learn what they say."""
+"""The example programs run and, given time, learn what they promise."""
 
 import runpy
 import shutil
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.mark.slow
 def test_gymnasium_loop_runs(ordinary_promotion: None) -> None:
-    """Twenty updates: enough to see episodes end and the loop go on."""
+    """Twenty updates are enough to see episodes end and the loop continue."""
     shares = runpy.run_path(str(EXAMPLES / "gymnasium_loop.py"))["main"](updates=20)
     assert len(shares) == 1 and 0 < shares[0] < 1
 
@@ -32,7 +32,7 @@ def test_gymnasium_loop_runs(ordinary_promotion: None) -> None:
 def test_jax_loop_acts_as_it_learns(
     memory: str, options: dict[str, int], ordinary_promotion: None
 ) -> None:
-    """It asserts so of every rollout; GTrXL caches what an update changes."""
+    """It asserts this for every rollout; GTrXL caches values that an update changes."""
     main = runpy.run_path(str(EXAMPLES / "jax_loop.py"))["main"]
     returns = main(memory, iterations=3, **options)
     assert len(returns) == 3 and all(-1 <= earned < 0 for earned in returns)
@@ -40,14 +40,14 @@ def test_jax_loop_acts_as_it_learns(
 
 @pytest.mark.slow
 def test_jax_loop_learns(ordinary_promotion: None) -> None:
-    """Far beyond -0.5, which a guess earns."""
+    """It earns far more than -0.5, the return of a guess."""
     returns = runpy.run_path(str(EXAMPLES / "jax_loop.py"))["main"]()
     assert returns[0] < -0.3 and np.mean(returns[-10:]) > 0.9
 
 
 @pytest.mark.slow
 def test_own_study_runs(ordinary_promotion: None, tmp_path: Path) -> None:
-    """A budget of a second, in a worker of its own, and nothing to do the second time."""
+    """With a budget of a second, in a worker process, and nothing to do the second time."""
     example = runpy.run_path(str(EXAMPLES / "own_study.py"))
     study = example["STUDY"].only(models=["1 layers"], settings=["corridor 5"])
     study = replace(study, seeds=(3, 1), steps=2048, evaluation=Evaluation(episodes=8))
@@ -58,7 +58,7 @@ def test_own_study_runs(ordinary_promotion: None, tmp_path: Path) -> None:
 
 
 def test_an_export_plays_cartpole(ordinary_promotion: None, tmp_path: Path) -> None:
-    """The same actions with its own runner, with clew and, where there is a compiler, in C++."""
+    """Actions are the same with its own runner, with clew and, if there is a compiler, in C++."""
     memory = clew.make_memory("lstm", input_size=4, key=jax.random.key(0), hidden_size=8)
     space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
     actions = gymnasium.spaces.Discrete(2)
@@ -73,6 +73,6 @@ def test_an_export_plays_cartpole(ordinary_promotion: None, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_gymnasium_loop_learns(ordinary_promotion: None) -> None:
-    """Success reaches what no agent without memory can have."""
+    """Success exceeds the maximum of agents without memory."""
     shares = runpy.run_path(str(EXAMPLES / "gymnasium_loop.py"))["main"](updates=200)
     assert max(shares) > 0.9

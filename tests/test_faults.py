@@ -1,4 +1,4 @@
-"""The campaign of faults: what it counts, and that nothing is lost in a short one."""
+"""The campaign of faults counts correctly, and a short one loses nothing."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ from faults.processes import FAULTS, Trainer, within
 
 
 def raising(error: BaseException | None = None, says: str = SURVIVED):
-    """A kind that raises, or says something."""
+    """A kind of fault that raises, or returns a line."""
 
     def kind(bench: Bench, dice: object) -> str:
         if error is not None:
@@ -41,7 +41,7 @@ def raising(error: BaseException | None = None, says: str = SURVIVED):
     ],
 )
 def test_outcomes(kind, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every one is counted in its own column; one without effect in none of them."""
+    """Every outcome is counted in its own column; one without effect in none of them."""
     monkeypatch.setitem(campaign.KINDS, "mine", kind)
     trial = run_trial(Bench(tmp_path), "mine", "0-0")
     assert trial.outcome == outcome
@@ -57,7 +57,7 @@ def test_outcomes(kind, outcome: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_ctrl_c_ends_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no fault, and what was counted before stays."""
+    """It is not a fault, and earlier counts stay."""
     said = iter([SURVIVED, SURVIVED])
 
     def kind(bench: Bench, dice: object) -> str:
@@ -73,7 +73,7 @@ def test_ctrl_c_ends_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_a_campaign_writes(tmp_path: Path) -> None:
-    """Counts of every kind, examples of lines, and whatever is bad whole."""
+    """It writes counts of every kind, examples of lines, and every bad trial in full."""
     trials = [Trial("a", str(n), "refused", f"line {n % 5}", 0.5) for n in range(10)]
     found = Campaign([*trials, Trial("b", "0", "lost", "a row")])
     write(tmp_path / "made", "campaign.json", found.to_json(), "table.md", found.table())
@@ -84,7 +84,7 @@ def test_what_a_campaign_writes(tmp_path: Path) -> None:
 
 
 def test_a_turn_has_every_kind() -> None:
-    """Quick ones several times, each with a number of its own."""
+    """Quick ones occur several times, each with its own number."""
     turns = [list(campaign._turn(list(KINDS), turn)) for turn in (0, 1)]
     assert len(set(turns[0] + turns[1])) == 2 * sum(A_TURN.values())
     assert {kind for kind, _ in turns[0]} == set(KINDS)
@@ -101,7 +101,7 @@ def test_an_environments_traceback_is_not_ours() -> None:
 
 
 def test_a_process_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it is lost, also for a campaign that was stopped for a while."""
+    """It counts as lost, also if the campaign was stopped for a while."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -c "import time; time.sleep(99)"\n')
     python.chmod(0o755)
@@ -112,7 +112,7 @@ def test_a_process_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_waiting_counts_looks() -> None:
-    """Not the clock, which goes on while a process is stopped."""
+    """It does not count the clock, which continues while a process is stopped."""
     looks: list[bool] = []
     assert not within(0.1, lambda: bool(looks.append(True)))
     assert len(looks) == 6
@@ -121,7 +121,7 @@ def test_waiting_counts_looks() -> None:
 
 @pytest.mark.slow
 def test_a_short_campaign_loses_nothing() -> None:
-    """Of the kinds that need no other process, and each has an effect."""
+    """For the kinds that need no other process; each has an effect."""
     quick = [name for name, kind in KINDS.items() if kind in (*RUNS, *FILES)]
     found = run_campaign(600.0, kinds=quick, trials=sum(A_TURN[name] for name in quick))
     assert not found.bad
@@ -130,7 +130,7 @@ def test_a_short_campaign_loses_nothing() -> None:
 
 @pytest.mark.slow
 def test_every_kind_of_processes_loses_nothing() -> None:
-    """One of each."""
+    """One fault of each."""
     others = [name for name, kind in KINDS.items() if kind not in (*RUNS, *FILES)]
     found = run_campaign(600.0, kinds=others, trials=len(others))
     assert len(found.trials) == len(others) and not found.bad
@@ -139,7 +139,7 @@ def test_every_kind_of_processes_loses_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_disturbed_training_is_an_undisturbed_one() -> None:
-    """Half a minute of it; every fault has a name of its own."""
+    """Half a minute of it; every fault has its own name."""
     made = endure(0.5, every=5.0)
     assert len({fault.__name__ for fault in HOSTED}) == len(ANY) + 2
     for run in made:

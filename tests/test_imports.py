@@ -1,6 +1,6 @@
-"""The rules of the house: who may import whom, and what must be asked elsewhere.
+"""The rules of the house: who may import whom, and what only certain rooms may ask.
 
-Everything is read from the syntax trees. `python tests/test_imports.py` prints every breach.
+Everything is read from the syntax trees. `python tests/test_imports.py` prints every violation.
 """
 
 import ast
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 
-# The other rooms that a room may import, where it may not import all but laboratory and commands.
+# The other rooms that a room may import, if it may not import all but laboratory and commands.
 MAY_IMPORT = {
     "memory": {"errors"},
     "envs": {"errors", "names"},
@@ -24,7 +24,7 @@ MAY_IMPORT = {
 MAY_NOT_IMPORT = {"interact": {"run", "inspect", "watch"}}
 # Modules that Gymnasium's worker processes load.
 WORKER_MODULES = ("clew.bridges.gymnasium.group",)
-# The kinds of tasks, and what asks for them.
+# The kinds of tasks, and the functions that test for them.
 STREAMS = {"AutoReset", "GymnasiumStream", "HostState", "OpenLoop"}
 TASK_KINDS = {"CompiledTask", "HostedTask", "GymnasiumTask"} | STREAMS
 TASK_QUESTIONS = {"of_others", "is_gymnasium"}
@@ -36,7 +36,7 @@ MAY_NAME_MEMORIES = {
     "clew.lab.demo",
     "clew.other_names",
 }
-# Reads option values of saved runs by the names that they had.
+# Reads option values of saved runs by their former names.
 MAY_NAME_PUBLICATIONS = {"clew.run.migration"}
 PUBLICATIONS = re.compile(r"thesis|makkink|pramanik", re.IGNORECASE)
 FOREIGN = re.compile(r"# foreign: \S")
@@ -55,7 +55,7 @@ class Import:
 
 @dataclass(eq=False)
 class Module:
-    """One file of the library, read but not run; itself alone is equal to it."""
+    """One file of the library, parsed but not run; it is equal only to itself."""
 
     name: str
     path: Path
@@ -90,7 +90,7 @@ def library() -> dict[str, Module]:
 
 @cache
 def imports(module: Module) -> tuple[Import, ...]:
-    """What a module imports, functions and type checking included."""
+    """All imports of a module, including those in functions and for type checking."""
     return tuple(_imports(module.tree, in_function=False, for_types=False))
 
 
@@ -114,7 +114,7 @@ def _imports(node: ast.AST, *, in_function: bool, for_types: bool) -> Iterator[I
 
 
 def own_imports(module: Module) -> Iterator[Import]:
-    """What a module imports of the library."""
+    """The modules of the library that a module imports."""
     return (found for found in imports(module) if found.module.split(".")[0] == "clew")
 
 
@@ -126,7 +126,7 @@ def room_of(name: str) -> str:
 def rooms_import_what_they_may() -> Iterator[str]:
     """Memories and tasks stand alone, and the laboratory and the commands beside the library.
 
-    Acting is given what it needs of a run's settings, and a document its numbers.
+    Acting gets what it needs of a run's settings, and a document its numbers, as arguments.
     """
     for module in library().values():
         room = module.room
@@ -139,7 +139,7 @@ def rooms_import_what_they_may() -> Iterator[str]:
 
 
 def workers_import_no_jax() -> Iterator[str]:
-    """What a worker process of Gymnasium environments loads never reaches JAX."""
+    """A worker process of Gymnasium environments never loads JAX."""
     seen: set[str] = set()
     waiting = list(WORKER_MODULES)
     while waiting:
@@ -158,7 +158,7 @@ def workers_import_no_jax() -> Iterator[str]:
 
 
 def only_interact_knows_two_worlds() -> Iterator[str]:
-    """Nobody else asks what kind of task it has."""
+    """Only `interact` asks what kind a task is."""
     for module in library().values():
         if module.room in ("interact", "bridges"):  # bridges may ask for their own objects
             continue
@@ -192,7 +192,7 @@ def protocols_and_no_guesses() -> Iterator[str]:
 
 
 def docstrings(tree: ast.AST) -> set[int]:
-    """The identities of the nodes that are docstrings, also those below fields."""
+    """The ids of the nodes that are docstrings, including those below fields."""
     return {
         id(node.value)
         for node in ast.walk(tree)
@@ -209,7 +209,7 @@ def memory_names() -> frozenset[str]:
 
 
 def only_memory_and_lab_name_memories() -> Iterator[str]:
-    """`clew.memory`, the laboratory, defaults and the table of other names alone name memories."""
+    """Only `clew.memory`, the laboratory, defaults and the table of other names name memories."""
     for module in library().values():
         if module.room in ("memory", "lab") or module.name in MAY_NAME_MEMORIES:
             continue
@@ -228,7 +228,7 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 
 def only_studies_know_publications() -> Iterator[str]:
-    """A thesis is known to its study alone; docstrings and comments may cite it."""
+    """Only its study knows a thesis; docstrings and comments may cite it."""
     for module in library().values():
         if module.name.startswith("clew.lab.studies"):
             continue
@@ -248,7 +248,7 @@ def only_studies_know_publications() -> Iterator[str]:
 
 
 def no_circle() -> Iterator[str]:
-    """No module imports itself through others, inside functions neither."""
+    """No module imports itself through others, not even inside functions."""
     edges = {
         name: {f.module for f in own_imports(module) if not f.for_types} & set(library())
         for name, module in library().items()
@@ -343,19 +343,19 @@ RULES: tuple[Callable[[], Iterator[str]], ...] = (
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_rule_is_kept(rule: Callable[[], Iterator[str]]) -> None:
-    """Each breach is reported with file, line and what breaks the rule."""
+    """Each violation is reported with file, line and cause."""
     breaches = list(rule())
     assert not breaches, "\n".join([rule.__doc__ or "", *breaches])
 
 
 def test_a_circle_is_found() -> None:
-    """The search for circles finds what it should, and nothing else."""
+    """The search for circles finds exactly the right ones."""
     edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e"}}
     assert circles(edges) == [{"a", "b", "c"}, {"e"}]
 
 
 def main() -> None:
-    """Prints every breach of every rule, and how many imports inside functions there are."""
+    """Prints every violation of every rule, and the number of imports inside functions."""
     for rule in RULES:
         breaches = list(rule())
         print(f"{rule.__name__}: {len(breaches)}")

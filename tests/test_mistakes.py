@@ -1,4 +1,4 @@
-"""Wrong commands and calls: each ends in one clear line, none in a traceback or in silence."""
+"""Wrong commands and calls each end in one clear line, never in a traceback or silence."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ COMMANDS = {
     "train --memory-options r=1 --memory_options eta=2": "--memory-options is given twice",
     "compare --memories gru --memories=lstm": "--memories is given twice; give all of its",
     "train --preset": "--preset needs a value",
-    # Names of other libraries.
+    # Names from other libraries.
     "train --ent-coef 0.01": "unknown option '--ent-coef': clew calls it --a2c.entropy-cost.",
     "train --ent_coef 0.01": "clew calls it --a2c.entropy-cost.",
     "train --ppo.lr 0.01": "unknown option '--ppo.lr': clew calls it --ppo.learning-rate.",
@@ -400,7 +400,7 @@ COMMANDS = {
     "report nowhere": "nowhere",
     "report good": "good",
 }
-"""Command line to a part of its line."""
+"""Maps a command line to a part of its error."""
 
 
 def memory(name: str = "gru", **options: Any) -> clew.AbstractMemory:
@@ -409,14 +409,14 @@ def memory(name: str = "gru", **options: Any) -> clew.AbstractMemory:
 
 
 def in_two_types() -> Any:
-    """A step of a memory whose matrices alone are of half the precision."""
+    """A step of a memory with only its matrices in half precision."""
     own = memory()
     mixed = jax.tree.map(lambda w: w.astype(jnp.bfloat16) if w.ndim > 1 else w, own)
     return mixed.step(own.init_state(), jnp.zeros(3), jnp.array(True))
 
 
 def step(state: Any = None, x: Any = None, start: Any = None, name: str = "gru") -> Any:
-    """A step of a small memory with something wrong."""
+    """A step of a small memory with a mistake."""
     own = memory(name)
     return own.step(
         own.init_state() if state is None else state,
@@ -584,7 +584,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "gamma above 1": (lambda: validated(a2c=clew.A2CConfig(gamma=2)), "between 0 and 1"),
     "a switch as text": (lambda: validated(network=clew.NetworkConfig(skip="no")), "skip"),
     "keep as a number": (lambda: validated(wrappers=clew.WrapperConfig(keep=2)), "keep"),
-    # Training and what is left of it.
+    # Training, and files of a training.
     "train with a dict": (lambda: clew.train({"steps": 5}), "TrainConfig"),
     "train with a path": (lambda: clew.train("good"), "TrainConfig"),
     "resume True without a run": (lambda: clew.train(resume=True), "which run"),
@@ -624,7 +624,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "looks like what reset returns: its first part is the observation",
     ),
     "a policy of a function": (lambda: clew.load_policy(clew.train), "path"),
-    # Classes of one's own.
+    # A user's own classes.
     "a memory without a size": (
         lambda: own_memory("Sizeless"),
         "Sizeless raised while it was built: .*abstract attributes .'output_size'",
@@ -690,7 +690,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     # Statistics.
     "more seeds solve it than there are": (lambda: stats.fisher_test(1, 2, 6, 5), "successes"),
 }
-"""What is wrong to the call and a pattern of its line."""
+"""Maps a mistake to the call and a pattern of its error."""
 
 
 class Accepted(BaseException):
@@ -699,7 +699,7 @@ class Accepted(BaseException):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with runs: one that is good, and some that are not."""
+    """A folder with runs: a good one, and damaged ones."""
     place = tmp_path_factory.mktemp("mistakes")
     good = train_tiny(place / "runs", name="good")  # the program of test_cli.py
     text = json.loads((good / "config.json").read_text())
@@ -724,7 +724,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def never_trained(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In the folder, where training raises and no run is begun."""
+    """In that folder, with a training that raises, so that no run starts."""
 
     def train(*args: Any, **options: Any) -> None:
         raise Accepted
@@ -762,7 +762,7 @@ def test_a_run_without_checkpoints_says_that_it_begins_anew() -> None:
 
 
 def test_runs_are_listed_beside_damaged_ones(folders: Path, capsys: pytest.CaptureFixture) -> None:
-    """Each damaged one has a line; how far a run is counts by its own algorithm."""
+    """Each damaged one has a line; a run's progress is counted by its own algorithm."""
     config = json.loads((folders / "runs/good/config.json").read_text())["config"]
     config |= {"algorithm": "ppo", "steps": 100, "memory": "größer:Ä"}
     config["ppo"] |= {"num_envs": 5, "rollout_length": 10}

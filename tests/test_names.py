@@ -1,4 +1,4 @@
-"""Names of a user's own objects: what they resolve to, and what is wrong with the others."""
+"""Names of a user's own objects resolve, or give a clear error."""
 
 import sys
 
@@ -18,7 +18,7 @@ def test_a_name_is_looked_for_in_the_current_folder_too(tmp_path, monkeypatch) -
 
 @pytest.mark.parametrize("find", [resolve, lambda name: build(name, {}).unwrapped.spec])
 def test_the_current_folder_comes_first_for_whatever_is_named(tmp_path, monkeypatch, find) -> None:
-    """A task's module too, of which Python's path has another of the same name."""
+    """Even for a task's module, if Python's path has another of the same name."""
     here, elsewhere, name = tmp_path / "here", tmp_path / "elsewhere", f"mine_{id(find)}"
     for folder in (here, elsewhere):
         folder.mkdir()
@@ -30,7 +30,7 @@ def test_the_current_folder_comes_first_for_whatever_is_named(tmp_path, monkeypa
 
 
 def test_a_module_of_ones_own_imports_another_when_it_is_called(tmp_path, monkeypatch) -> None:
-    """As a console script it would not find it: Python's path has not the current folder there."""
+    """A console script would not find it: Python's path lacks the current folder there."""
     (tmp_path / "mine_first.py").write_text("def make():\n    import mine_second\n")
     (tmp_path / "mine_second.py").write_text("")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Names of other libraries lead to settings that there are."""
+"""Names from other libraries lead to existing settings."""
 
 import dataclasses
 

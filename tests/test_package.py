@@ -1,4 +1,4 @@
-"""The installed package: quick to import, complete, and free of other people's environments."""
+"""The installed package imports quickly, is complete, and loads no other package's environments."""
 
 import re
 import subprocess
@@ -58,7 +58,7 @@ def test_the_command_is_installed() -> None:
 
 
 def test_the_version_is_the_distribution_s() -> None:
-    """`clew.__version__` cannot drift from what is installed."""
+    """`clew.__version__` always equals the installed version."""
     assert clew.__version__ == metadata.version("clew")
 
 
@@ -73,7 +73,7 @@ print(gymnasium.make("clew/TMaze-v0", corridor_length=3).reset(seed=0)[0].shape)
 
 
 def test_gymnasium_knows_the_tasks() -> None:
-    """After `import clew`, before or after Gymnasium's; JAX is imported when one is made."""
+    """After `import clew`, before or after Gymnasium's; building a task imports JAX."""
     mazes = {f"clew/MemoryMaze-{size}x{size}-v0" for size in (9, 11, 13, 15)}
     assert {*gymnasium_api.task_ids(), *mazes} == {*IDS}
     for env_id, task in gymnasium_api.task_ids().items():

@@ -34,10 +34,10 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *TUTORIALS,
 ]
-# Their code is run, and what it does is tested, by test_envs.py, test_memory_maze.py and
+# Their code is run, and its effects are tested, by test_envs.py, test_memory_maze.py and
 # test_tutorials.py.
 ELSEWHERE = {"environments.md", "tasks.md", "memory-maze.md", *(page.name for page in TUTORIALS)}
-# Commands besides train whose options sentences name.
+# Commands other than train whose options are named in sentences.
 OTHER_OPTIONS = (
     *(
         "evaluate RUN",
@@ -51,9 +51,9 @@ OTHER_OPTIONS = (
     ),
     *("study makkink", "study tmaze", "study memory-maze", "report", "models"),
 )
-# What is refused for something that the reader has or that a sentence leaves out.
+# Commands that are refused without the reader's files, or because a sentence leaves out a part.
 THE_READERS = ("cannot import", "needs a value", "which study", ".py", "study 'toy'")
-# What README's blocks learn with, and what is enough to see that they run.
+# Budgets with which README's blocks learn, and those that suffice to see that they run.
 SHORTER = {
     "steps=150_000": "steps=2_048",
     "seeds=8": "seeds=2",
@@ -69,7 +69,7 @@ def name_of(page: Path) -> str:
 
 
 def scripts() -> list:
-    """README's Python blocks one by one, as somebody would paste them; other pages as a whole.
+    """README's Python blocks one by one, as a reader would paste them; other pages as a whole.
 
     Those of most other pages train several agents and are slow.
     """
@@ -77,7 +77,7 @@ def scripts() -> list:
     for page in PAGES:
         text = page.read_text() if page.name not in ELSEWHERE else ""
         blocks = [
-            "\n" * text[: match.start(2)].count("\n") + match[2]  # so that errors tell the line
+            "\n" * text[: match.start(2)].count("\n") + match[2]  # so errors have the page's line
             for match in BLOCK.finditer(text)
             if match[1] == "python"
         ]
@@ -91,7 +91,7 @@ def scripts() -> list:
 
 
 def readme_block(page: Path, code: str) -> list:
-    """A block of README as a test; one that learns runs at its real size only with --slow."""
+    """A block of README as a test; one that learns only runs at full size with --slow."""
     name = f"README.md:{len(code) - len(code.lstrip()) + 1}"
     short, learned = code, code
     for whole, few in SHORTER.items():
@@ -100,7 +100,7 @@ def readme_block(page: Path, code: str) -> list:
         assert "clew.train(" not in code
         return [pytest.param(page, [code], id=name)]
     if "clew.train(" in code:
-        learned += "\nassert score.success.low > 0.99"  # as README says
+        learned += "\nassert score.success.low > 0.99"  # as README claims
     return [
         pytest.param(page, [short], id=f"{name}, short"),
         pytest.param(page, [learned], id=name, marks=pytest.mark.slow),
@@ -109,7 +109,7 @@ def readme_block(page: Path, code: str) -> list:
 
 @pytest.fixture
 def own_registries() -> Iterator[None]:
-    """What a page registers is forgotten after it."""
+    """Entries that a page registers are removed after it."""
     registries: list[dict[str, Any]] = [clew.ENVS, clew.MEMORIES]
     kept = [(registry, dict(registry)) for registry in registries]
     yield
@@ -123,7 +123,7 @@ def own_registries() -> Iterator[None]:
 def test_python_blocks_run(
     page: Path, blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every block runs, in an empty folder, and what it asserts holds."""
+    """Every block runs in an empty folder, and its assertions hold."""
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for code in blocks:
@@ -153,7 +153,7 @@ def test_make_command_exists(command: str) -> None:
 
 @pytest.fixture(scope="module")
 def help_of() -> dict[str, str]:
-    """The help of each subcommand, asked for once."""
+    """The help of each subcommand, requested once."""
     return {}
 
 
@@ -165,7 +165,7 @@ def test_clew_command_exists(command: str, help_of: dict[str, str]) -> None:
     own = 1 if words[0] != "study" else 4 if words[1:2] == ["pramanik"] else 2
     asked = words[:own]
     if asked == ["compare"] and "--memories" in words:
-        asked = ["compare", "--memories", "gru", "none"]  # which has those of training too
+        asked = ["compare", "--memories", "gru", "none"]  # its help includes training's options
     name = " ".join(asked)
     if name not in help_of:
         said = io.StringIO()
@@ -178,12 +178,12 @@ def test_clew_command_exists(command: str, help_of: dict[str, str]) -> None:
 
 
 class Parsed(Exception):
-    """The words of a command were read."""
+    """The words of a command were parsed."""
 
 
 @pytest.fixture
 def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands end where their words are read; runs that they name have default settings."""
+    """Commands end once their words are parsed; runs that they name have default settings."""
 
     def read(*args: Any, **options: Any) -> Any:
         raise Parsed(parse(*args, **options))
@@ -197,11 +197,11 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refusal(line: str) -> str:
-    """With which line a command is refused before anything is done; "" if it is not."""
+    """The error with which a command is refused before it does anything; "" if it is not."""
     words = re.sub(r"\b(N|M|K)\b", "2", line).split(" > ")[0].split(" | ")[0]
     try:
         dispatch(shlex.split(words)[1:])
-    except (Parsed, SystemExit):  # or its help was asked for
+    except (Parsed, SystemExit):  # or its help was requested
         return ""
     except UserError as error:
         return "" if any(part in str(error) for part in THE_READERS) else f"{line}: {error}"
@@ -211,7 +211,7 @@ def refusal(line: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 @pytest.mark.usefixtures("only_parsed", "own_registries")
 def test_commands_of_a_page_are_parsed(page: Path) -> None:
-    """Whole commands with their values, and options with values that stand in a sentence."""
+    """Whole commands with their values, and options with values in sentences, are accepted."""
     whole = [
         line for line in commands("clew", [page]) if not re.search(r"\b[A-Z]{3,}\b|\.\.\.", line)
     ]
@@ -228,7 +228,7 @@ def test_commands_of_a_page_are_parsed(page: Path) -> None:
 
 
 def exit_code(args: list[str]) -> int | str | None:
-    """What `clew` ends with."""
+    """The exit code of `clew`."""
     try:
         return run(args)
     except SystemExit as end:
@@ -236,7 +236,7 @@ def exit_code(args: list[str]) -> int | str | None:
 
 
 def test_the_installed_command_runs() -> None:
-    """And tells of every subcommand."""
+    """And lists every subcommand."""
     installed = [Path(sys.executable).parent / "clew", "--help"]
     said = subprocess.run(installed, capture_output=True, text=True, check=True).stdout
     assert all(f"  {name} " in said for name in COMMANDS)
@@ -244,7 +244,7 @@ def test_the_installed_command_runs() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Relative links and pictures point at files of the repository."""
+    """Relative links and pictures point to files of the repository."""
     text = BLOCK.sub("", page.read_text())
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target:
@@ -263,7 +263,7 @@ def table_row(page: Path, name: str) -> list[str]:
     [name for name in clew.MEMORIES if f"| `{name}` |" in (ROOT / "docs/memories.md").read_text()],
 )
 def test_the_table_tells_the_size_of_the_state(name: str) -> None:
-    """The formula is what a one-layer model of that kind carries, to the number."""
+    """The formula is the exact state size of a one-layer model of that kind."""
     formula = table_row(ROOT / "docs/memories.md", name)[1].strip("$")
     sizes = {"d": 24, "M": 10, "N": 3, "H": 2, "h": 8, "eta": 4, "r": 5}
     sizes |= {"k": 4, "i": 3, "n": 10, "m": 6, "c": 2}
@@ -280,7 +280,7 @@ def test_the_table_tells_the_size_of_the_state(name: str) -> None:
 
 
 def test_the_first_page_states_its_rows() -> None:
-    """README's figures of its first example and of the demonstration are those of the rows."""
+    """README's figures of its first example and of the demonstration equal the rows."""
     rows = json.loads((ROOT / "results/first-example/scores.json").read_text())
     text = " ".join((ROOT / "README.md").read_text().split())
     for what in ("gru", "none", "tmaze-arelit", "tmaze-none"):
@@ -304,6 +304,6 @@ def test_the_citation_is_of_this_version() -> None:
 
 
 def test_every_law_is_explained() -> None:
-    """CONTRIBUTING tells how each law is usually broken."""
+    """CONTRIBUTING describes how each law is usually broken."""
     for law in LAWS:
         assert table_row(ROOT / "CONTRIBUTING.md", law)[1]

@@ -1,4 +1,4 @@
-"""A run's folder from somebody else: every command, and the table in docs/security.md."""
+"""A run's folder from another person: every command, and the table in docs/security.md."""
 
 import errno
 import json
@@ -59,9 +59,9 @@ MODULE = "open('MARKER', 'w').close()\n\ndef make(**options): raise SystemExit('
 
 
 def write_run(path: Path, **settings: Any) -> None:
-    """A folder whose maker took care that every checksum is right."""
+    """A folder whose author made sure that every checksum is right."""
     path.mkdir(parents=True)
-    # Whoever leaves the algorithm out has the task imported to choose one; the maker has not.
+    # If the algorithm is missing, the task is imported to choose one; this author has set it.
     others = {"memory": "none", "memory_options": {}, "algorithm": "a2c"}
     config = clew.TrainConfig(**{"name": path.name, **others, **settings})
     folder.write_config(path, config, Identity("ab", (config.digest(),)))
@@ -97,7 +97,7 @@ def write_study_of(path: Path, form: dict[str, Any], name: str = "a") -> None:
 
 @pytest.fixture
 def gift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A function that writes folders of a form, and a current folder with a module in it."""
+    """A function that writes folders of a kind, and a current folder with a module in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "evil.py").write_text(MODULE)
@@ -111,7 +111,7 @@ def gift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
 
 
 def call(command: str, path: Path) -> tuple[int, str]:
-    """A line of the table: its exit code and its error."""
+    """Runs a line of the table: its exit code and its error."""
     if command.startswith("clew."):
         with pytest.raises(UserError) as error:
             eval(command, {"clew": clew, "RUN": str(path)})
@@ -123,13 +123,13 @@ def call(command: str, path: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_page_is_right(form: str, gift: Callable[[str], Path], capsys: Any) -> None:
-    """No command runs what a folder names; each says or shows what its line says."""
+    """No command runs code that a folder names; each prints what its line of the table says."""
     path = gift(form)
     (code,) = named_code(folder.read_config(path))
     assert len(TABLE) == 14
     for command, outcome in TABLE:
         if outcome == "shown" and form != "a function":
-            continue  # whatever the name, it is a text
+            continue  # whatever the name is, it is only text
         exit_code, error = call(command, path)
         error = error or capsys.readouterr().err.strip()
         if outcome == "refused":
@@ -160,7 +160,7 @@ class Own(gymnasium.Env):
 
 
 def test_ones_own_run_needs_no_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trained here it evaluates and resumes; elsewhere, or changed, it has to be asked for."""
+    """After training here, it evaluates and resumes; elsewhere, or changed, it needs consent."""
     monkeypatch.setenv("CLEW_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -186,7 +186,7 @@ def test_ones_own_run_needs_no_consent(tmp_path: Path, monkeypatch: pytest.Monke
     clew.load_policy("gift", trust=True)
     with pytest.raises(UserError, match="gift would run"):
         clew.resume_run("gift", steps=24)
-    # A record that lies in the folder itself says nothing.
+    # A record inside the folder itself has no effect.
     shutil.copytree(tmp_path / "state", "gift/state")
     with pytest.raises(UserError, match="gift would run"):
         clew.load("gift")
@@ -217,7 +217,7 @@ def test_consent_of_a_sweep_is_remembered(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], Path]) -> None:
-    """Choosing one would import the task; the first runs named none, and had one."""
+    """Choosing one would import the task; the earliest runs named none, although they had one."""
     path = gift("a module")
     text = json.loads((path / "config.json").read_text())
     text["config"]["algorithm"] = "auto"
@@ -232,13 +232,13 @@ def test_a_folder_cannot_leave_the_algorithm_to_its_task(gift: Callable[[str], P
 
 
 HOSTILE = "\x1b\x9b\r<q>[red]$^$%s"
-"""What a terminal, a browser, Rich, a formula or a format would obey."""
+"""Text that a terminal, a browser, Rich, a formula or a format would interpret."""
 
 
 def test_names_are_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Whatever a folder is called and says, each command shows it as it is, or a line a mistake."""
+    """Whatever names and texts a folder has, each command shows them escaped, or one line each."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "runs" / f"gift{HOSTILE}"
     form = {"env": HOSTILE, "env_options": {HOSTILE: HOSTILE}}
@@ -251,7 +251,7 @@ def test_names_are_texts(
         said = capsys.readouterr()
         assert exit_code == (0 if outcome == "shown" else 2), (command, said.err)
         assert printable(said.out + said.err) == said.out + said.err, command
-        lines = said.err.splitlines()  # the task is no task, and the memory no memory
+        lines = said.err.splitlines()  # neither the task nor the memory exists
         assert exit_code == 0 or (lines[0].startswith("error: ") and len(lines) <= 2)
     (page,) = (tmp_path / "page").rglob("*.html")
     text = page.read_text(encoding="utf-8")
@@ -259,7 +259,7 @@ def test_names_are_texts(
 
 
 def test_a_message_shows_no_control_characters(tmp_path: Path) -> None:
-    """Nor can it be pushed out of sight by long options."""
+    """Nor can long options push it out of sight."""
     options = {"a": "\x1b[2J\n\r", "b": "x" * 10_000}
     write_run(tmp_path / "gift", env="os:\x1b[2Jsystem", env_options=options)
     with pytest.raises(UserError) as error:
@@ -276,7 +276,7 @@ def test_what_is_installed_needs_no_consent(env: str) -> None:
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
-    """Neither under a file's own name nor under the one that it has while it is written."""
+    """Neither under a file's final name nor under its temporary one."""
     victim = tmp_path / "victim"
     victim.write_text("whole")
     own = [tmp_path / name for name in ("summary.json", "curve.png", "chart.svg")]
@@ -296,7 +296,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
 def test_a_mount_that_writes_out_no_folders(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What such a mount refuses is done without; a broken disk is said."""
+    """Refused operations on such a mount are skipped; a broken disk is reported."""
     written_out = os.fsync
 
     def fsync(handle: int) -> None:

@@ -1,9 +1,9 @@
-"""What a results page's commands would train today, beside the settings of its rows.
+"""The settings that a results page's commands would train with today, beside those of its rows.
 
 Rows of studies have a digest of their settings. For folders of runs a file beside the page,
-`README.settings.toml`, has the command of every run and what has changed since: `[changed]` has,
-for a pattern of folders, each setting that differs with its value then. The page names these
-settings. A default of a memory that changes is found by `memory_defaults.json`: it goes into
+`README.settings.toml`, has the command of every run and later changes: `[changed]` has, for a
+pattern of folders, each setting that differs, with its value then. The page names these settings.
+`memory_defaults.json` reveals a changed default of a memory: the change goes into
 `clew.run.migration`, which tells saved runs' settings from today's, and into that file.
 """
 
@@ -50,7 +50,7 @@ from clew.run.config import TrainConfig, config_from_json, differences
 
 RESULTS = Path(__file__).parents[1] / "results"
 OLDER = {"tmaze-120"}
-"""Pages whose settings no version since reads; they say themselves what has changed."""
+"""Pages whose settings later versions cannot read; they describe the changes themselves."""
 PAGES = sorted(
     {
         path.parents[1]
@@ -110,11 +110,11 @@ STUDIES: dict[str, Study] = {
     "what-counts": steps_back.parts(),
     "which-learner": which_learner.defaults(),
 }
-"""What the commands of results pages run, by folder."""
+"""The studies that the commands of results pages run, by folder."""
 
 
 def then(run: Path) -> TrainConfig:
-    """The settings of a run; its digest says which options were its memory's defaults."""
+    """The settings of a run; its digest reveals which options were its memory's defaults."""
     saved = json.loads((run / "config.json").read_text())
     now, former = (config_from_json(saved["config"], former=former) for former in (False, True))
     return now if now.digest() == saved["digest"] else former
@@ -130,7 +130,7 @@ def today(command: str) -> TrainConfig:
 
 
 def changed(then: TrainConfig, now: TrainConfig) -> dict[str, Any]:
-    """Settings that a command gives another value today, with the value that they had.
+    """Settings to which a command gives another value today, with their former values.
 
     A memory whose former default is a variant today counts as that memory with other options.
     """
@@ -145,7 +145,7 @@ def changed(then: TrainConfig, now: TrainConfig) -> dict[str, Any]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_has_changed_since_is_named(page: Path) -> None:
-    """Each setting in which a run differs from what its command gives today, and no other."""
+    """Each setting in which a run differs from today's command is named, and no other."""
     stated = tomllib.loads((page / "README.settings.toml").read_text())
     runs = sorted(path.parent for path in page.glob("*/config.json"))
     assert [run.name for run in runs] == sorted(stated["commands"])
@@ -172,6 +172,6 @@ def test_rows_of_a_study_have_the_settings_of_today(page: str) -> None:
 
 
 def test_defaults_of_memories_are_those_that_are_known() -> None:
-    """A new memory, or a default that was changed, is written down."""
+    """A new memory, or a changed default, must be recorded."""
     known = json.loads(Path(__file__).with_name("memory_defaults.json").read_text())
     assert json.loads(json.dumps({name: options_of(name) for name in MEMORIES})) == known

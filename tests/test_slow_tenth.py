@@ -1,4 +1,4 @@
-"""The division of the slow tests into tenths, and what is said of one."""
+"""The division of the slow tests into tenths, and the report on one."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ IDS = [f"test_it.py::test_slow[{n}]" for n in range(40)]
 
 
 def run(folder: Path, number: int, *options: str, failing: int = -1) -> tuple[int, list[str]]:
-    """The code and the lines of a session with the plugin."""
+    """The exit code and the lines of a session with the plugin."""
     (folder / "test_it.py").write_text(MODULE.format(failing=failing))
     environment = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_")}
     environment.pop(DEADLINE, None)
@@ -41,7 +41,7 @@ def run(folder: Path, number: int, *options: str, failing: int = -1) -> tuple[in
 
 @pytest.mark.slow
 def test_a_tenth_runs_its_slow_tests_alone(tmp_path: Path) -> None:
-    """In two workers; counted in the lines before pytest's own, which stays the last."""
+    """In two workers; the counts come before pytest's own line, which stays the last."""
     code, lines = run(tmp_path, 1003, "-n", "2")
     count = sum(tenth_of(test) == 3 for test in IDS)
     assert code == 0 and 0 < count < 20
@@ -52,20 +52,20 @@ def test_a_tenth_runs_its_slow_tests_alone(tmp_path: Path) -> None:
 
 
 def test_a_failure_fails(tmp_path: Path) -> None:
-    """As everywhere."""
+    """As in any session."""
     code, lines = run(tmp_path, tenth_of(IDS[7]), failing=7)
     assert code == 1 and "1 failed" in lines[-1]
 
 
 def test_what_had_no_time_is_named(tmp_path: Path) -> None:
-    """It is no failure, and another order puts it first the next time."""
+    """It is not a failure, and another order puts it first the next time."""
     code, lines = run(tmp_path, 3, "--slow-minutes", "0")
     late = {line.removeprefix("without time: ") for line in lines if "without time: " in line}
     assert code == 0 and late == {test for test in IDS if tenth_of(test) == 3}
 
 
 def test_the_order_of_files_turns() -> None:
-    """Each of them comes first sooner or later."""
+    """Each of them comes first at some commit."""
     files = [f"tests/test_{name}.py" for name in "abc"]
     assert {turned(files, TENTHS * number + 4)[0] for number in range(20)} == set(files)
 

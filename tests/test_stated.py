@@ -1,4 +1,4 @@
-"""What README.md and the pages of results/ state is what the rows beside them say."""
+"""The figures in README.md and the pages of results/ equal those of the rows beside them."""
 
 from pathlib import Path
 
@@ -24,29 +24,29 @@ UNMARKED = {
     "results/pramanik-costs/README.md",
     "results/speed/README.md",
 }
-"""Pages with a table of which no column is computed again. It may only become shorter."""
+"""Pages with a table without a recomputed column. The list may only become shorter."""
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_text_alone(name: str) -> None:
-    """What is in a comment is neither shown nor checked."""
+    """Text in a comment is neither shown nor checked."""
     assert "<!--" not in PAGES[name].read_text()
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_stated_figures_are_those_of_the_rows(name: str) -> None:
-    """Every one that the file beside the page has."""
+    """Every figure in the file beside the page is recomputed."""
     assert check_page(PAGES[name]) == []
 
 
 def test_only_known_pages_have_tables_without_a_reference() -> None:
-    """And those that are known to have one still do; tables of docs/ may be of equations."""
+    """And the known ones still have one; tables of docs/ may be of equations."""
     found = {name for name, page in PAGES.items() if unmarked_tables(page)}
     assert {name for name in found if not name.startswith("docs/")} == UNMARKED
 
 
 def test_every_reference_is_of_a_page() -> None:
-    """A file beside no page would check nothing, and so would a page of another folder."""
+    """A file beside no page would check nothing, and neither would a page of another folder."""
     found = {
         path for folder in ("docs", "results") for path in (ROOT / folder).rglob("*.stated.toml")
     }
@@ -83,7 +83,7 @@ def page(tmp_path: Path) -> Path:
 
 
 def test_what_is_wrong_is_found(page: Path) -> None:
-    """In a table, in the text, and in a column that nothing is said of."""
+    """In a table, in the text, and in a column that is not described."""
     assert check_page(page) == [
         Wrong("b, score", "**0.7**", "0.75"),
         Wrong("b, other", "3", "no expression for this column"),
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_found(page: Path) -> None:
 
 
 def test_a_quotation_is_found_exactly_once(page: Path) -> None:
-    """A sentence that was edited, or one that stands twice, is named."""
+    """An edited sentence, or one that occurs twice, is named."""
     page.write_text(page.read_text() + "Elsewhere the first had 1, the second 0.75.\n")
     assert Wrong("the second {}.", "2 places have this, not one", "") in check_page(page)
     page.write_text(TABLE + TABLE + "The first one had 0.25.\n")
@@ -105,7 +105,7 @@ def test_a_quotation_is_found_exactly_once(page: Path) -> None:
 
 
 def test_what_the_rows_say_is_written_into_a_page(page: Path, capsys) -> None:
-    """Over bold marks and line breaks; of a new line of a table its first cell is enough."""
+    """Despite bold marks and line breaks; for a new line of a table its first cell is enough."""
     page.write_text(page.read_text().replace("| 3 |", "| - |").replace("| a | 0.25 | - |", "| a |"))
     assert main([str(page)]) == 1
     assert capsys.readouterr().out.startswith(f"{page}: a, score: , computed 0.25\n")
@@ -126,7 +126,7 @@ def test_what_the_rows_say_is_written_into_what_a_page_is_made_from(page: Path) 
 
 @pytest.mark.parametrize("stated", ["", '[[tables]]\nat = "| agent |"\nstated = ["score"]\n'])
 def test_a_table_of_which_nothing_is_computed_is_named(page: Path, stated: str) -> None:
-    """One without a reference, and one whose every column is waived."""
+    """One without a description, and one with every column waived."""
     page.write_text("| agent | score |\n|---|---|\n| a | 0.25 |\n")
     stated_beside(page).write_text(stated)
     assert unmarked_tables(page) == ["| agent | score |"]

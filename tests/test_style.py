@@ -1,4 +1,4 @@
-"""The house style, as far as a program can read it: lengths, docstrings, words, the lock."""
+"""The house style, as far as a program can check it: lengths, docstrings, words, the lock."""
 
 import ast
 import io
@@ -36,7 +36,7 @@ def long(tree: ast.AST) -> Iterator[str]:
 def ambiguous(text: str) -> Iterator[str]:
     """Lines where the ambiguous word for an ended episode names something or is a key.
 
-    What another package calls so, as an attribute, is read.
+    Attributes that another package names like this may be read.
     """
     if AMBIGUOUS not in text:
         return
@@ -49,7 +49,7 @@ def ambiguous(text: str) -> Iterator[str]:
 
 
 def is_ellipsis(statement: ast.stmt) -> bool:
-    """Whether a body is `...`, as in a protocol, whose class's docstring says what it means."""
+    """Whether a body is `...`, as in a protocol, whose class has the docstring."""
     return isinstance(statement, ast.Expr) and ast.unparse(statement) == "..."
 
 
@@ -63,7 +63,7 @@ def classes() -> dict[str, ast.ClassDef]:
 
 
 def inherited(node: ast.ClassDef) -> set[str]:
-    """The members that a base of a class describes, a protocol's also; they are described once."""
+    """The members that a base class, or a protocol, already describes."""
     found: set[str] = set()
     for base in node.bases:
         name = ast.unparse(base).split("[")[0]
@@ -91,7 +91,7 @@ def undocumented(tree: ast.Module) -> Iterator[str]:
 
 
 def untyped(tree: ast.AST) -> Iterator[str]:
-    """Named functions that do not say what they return; `__init__` and lambdas need not."""
+    """Named functions without a return type; `__init__` and lambdas need none."""
     for function in functions(tree):
         if function.returns is None and function.name != "__init__":
             yield f"{function.name} does not say what it returns"
@@ -124,7 +124,7 @@ def test_the_lock_names_no_machine() -> None:
 
 
 def test_the_lock_covers_the_project() -> None:
-    """Everything that pyproject.toml asks for, CUDA apart, has a locked version."""
+    """Every requirement of pyproject.toml, except CUDA, has a locked version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = project["dependencies"] + extras["dev"] + extras["docs"]

@@ -1,6 +1,6 @@
-"""The map of the theses has every numbered item of both, and what it names exists.
+"""The map of the theses has every numbered item of both, and its names exist.
 
-That its commands and links exist is tested with those of every page, in test_readme.py.
+Its commands and links are tested with those of every page, in test_readme.py.
 """
 
 import re
@@ -74,7 +74,7 @@ def verdicts(part: str, column: int) -> list[str]:
 
 
 def test_every_verdict_is_one_of_six() -> None:
-    """Rows of results end in two verdicts, or say that there is none to give."""
+    """Rows of results end in two verdicts, or say that there is none."""
     for column in range(2):
         found = verdicts(PAGE, column)
         assert len(found) > 60
@@ -86,7 +86,7 @@ def test_every_verdict_is_one_of_six() -> None:
 @pytest.mark.parametrize("thesis", ITEMS)
 @pytest.mark.parametrize("column", range(2))
 def test_the_counts_are_those_of_the_rows(thesis: str, column: int) -> None:
-    """Of each verdict; a row with more than one counts as what is still open."""
+    """For each verdict; a row with more than one counts as the most open one."""
     open_ones = (NOT_RUN, UNDECIDED, COMPATIBLE, FORM)
     counts = dict.fromkeys((HELD, "in part", NOT_HELD, UNDECIDED, COMPATIBLE, FORM, NOT_RUN), 0)
     for cell in verdicts(ITEMS[thesis][0], column):

@@ -1,4 +1,4 @@
-"""The tutorials' notebooks run as they stand, and print what page and notebook show."""
+"""The tutorials' notebooks run unchanged, and print the output that page and notebook show."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ def site() -> ModuleType:
 def test_a_tutorial_prints_what_it_shows(
     page: Path, site: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a cell prints is the output that is shown, to the letter; none is left out."""
+    """A cell's output exactly equals the shown one; none is left out."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "results").symlink_to(ROOT / "results")

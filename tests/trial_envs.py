@@ -1,4 +1,4 @@
-"""Gymnasium environments whose observations say what was drawn, for tests of trials."""
+"""Gymnasium environments whose observations show the draw, for tests of trials."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from gymnasium import spaces
 
 
 class Drawing(gymnasium.Env):
-    """Observes (what was drawn, step, noise); two steps, whose rewards are the draw and 1.
+    """Observes (draw, step, noise); has two steps, whose rewards are the draw and 1.
 
-    It terminates where the draw is even, and is truncated where it is odd.
+    It terminates if the draw is even, and is truncated if it is odd.
     """
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -20,7 +20,7 @@ class Drawing(gymnasium.Env):
         self.drawn, self.time, self.options = 0, 0, []
 
     def seen(self) -> Any:
-        """What is observed now."""
+        """The present observation."""
         return np.array([self.drawn, self.time, self.np_random.random()], np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -30,7 +30,7 @@ class Drawing(gymnasium.Env):
         return self.seen(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step on."""
+        """Takes a step."""
         self.time += 1
         over, even = self.time == 2, self.drawn % 2 == 0
         reward = 1.0 if over else float(self.drawn)
@@ -38,7 +38,7 @@ class Drawing(gymnasium.Env):
 
 
 class Keeping(Drawing):
-    """Knows about trials: it keeps its draw, and its noise goes on."""
+    """Knows about trials: it keeps its draw, and its noise continues."""
 
     metadata = {"trials": True}
 

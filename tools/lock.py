@@ -1,7 +1,7 @@
 """Renews requirements.lock: exact versions and hashes for Python 3.11 to 3.13 on any platform.
 
-The resolver (uv) is installed into a temporary environment, so that nobody who only wants to use
-clew has to download it.
+The resolver (uv) is installed into a temporary environment, so that users of clew never have to
+download it.
 """
 
 import subprocess
@@ -22,8 +22,9 @@ def main() -> None:
         command = [python, "-m", "uv", "pip", "compile", "pyproject.toml"]
         command += ["--output-file", "requirements.lock", "--upgrade", "--quiet"]
         command += ["--universal", "--python-version", "3.11", "--extra", "dev", "--extra", "docs"]
-        # One version of a package for all Pythons wherever one exists: what was tested is what
-        # runs. No annotations and no header command: nothing of the machine gets into the file.
+        # One version of a package for all Pythons wherever possible: the tested version is the one
+        # that runs. No annotations and no header command, so that nothing of the machine gets into
+        # the file.
         command += ["--fork-strategy", "fewest", "--generate-hashes", "--no-annotate"]
         command += ["--custom-compile-command", "make lock"]
         sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)

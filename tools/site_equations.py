@@ -2,15 +2,15 @@
 
 An equation is written once, as plain text that reads well in a terminal: in an indented block of
 a docstring or page, or as `$...$` within a sentence. An indented block is an equation if it has a
-relation (=, <=, >=, <-) and all of it is in this notation; code beside it has fences:
+relation (=, <=, >=, <-) and all of it is in this notation; code beside it needs fences:
 
     h~_t = W_h x_t + b            letters with tildes, primes, subscripts and superscripts
     relu, beta_t, value_cost      a name of several letters is one name, or Greek
-    a * b,  a (x) b,  a . b       by elements, outer product, dot product
-    a b / (c + d)                 a fraction of the product before and the factor after
-    sum_{i <= t} x_i, max_j       what stands below a sum
+    a * b,  a (x) b,  a . b       elementwise, outer product, dot product
+    a b / (c + d)                 a fraction: the product before it over the factor after it
+    sum_{i <= t} x_i, max_j       the index below the sign
 
-Two spaces begin a new column. `$...$` that cannot be read is a warning, so it ends a strict build.
+Two spaces begin a new column. `$...$` that cannot be parsed is a warning; it fails a strict build.
 """
 
 import re
@@ -54,7 +54,7 @@ _LOG = get_plugin_logger("equations")
 
 @event_priority(100)  # before mkdocstrings takes the extensions for its docstrings
 def on_config(config: Any) -> Any:
-    """Lets the pages and the docstrings have equations."""
+    """Enables equations in the pages and the docstrings."""
     config.markdown_extensions.append(Equations())
     return config
 
@@ -63,14 +63,14 @@ class Equations(Extension):
     """Indented blocks and `$...$` as mathematics."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Registers both, the block in the place of Markdown's indented code."""
+        """Registers both; the block processor replaces Markdown's indented code."""
         md.parser.blockprocessors.register(_Block(md.parser), "equation", 85)
         dollars = r"(?<![\\$\w])\$(?=\S)([^$]+?)(?<=\S)\$(?!\w)"
         md.inlinePatterns.register(_Inline(dollars, md), "equation", 185)
 
 
 class _Block(BlockProcessor):
-    """An indented block that is an equation; any other is left to be code."""
+    """An indented block that is an equation; all others remain code."""
 
     def test(self, parent: Element, block: str) -> bool:
         return block.startswith(" " * self.tab_length) and is_equation(self.detab(block)[0])
@@ -95,7 +95,7 @@ class _Inline(InlineProcessor):
 
 
 def is_equation(text: str) -> bool:
-    """Whether a block has a relation between spaces and nothing outside of the notation."""
+    """Whether a block has a relation between spaces and nothing outside the notation."""
     try:
         return bool(re.search(r" (=|<=|>=|<-) ", text)) and mathml(text, True) is not None
     except ValueError:
@@ -107,10 +107,10 @@ def mathml(text: str, display: bool = False) -> Element:
 
     Args:
         text: the equation; if `display` is set with a line for each row.
-        display: whether it stands by itself, with fractions and columns.
+        display: whether it is a block, with fractions and columns.
 
     Raises:
-        ValueError: for text that is no equation, with the place.
+        ValueError: for text that is not an equation, with the position.
     """
     if not display:
         return _element("math", _Reader(text, False).read(), alttext=text)
@@ -142,7 +142,7 @@ class _Reader:
             raise self.error(f"{unread[0]!r} is no sign of it")
 
     def error(self, why: str) -> ValueError:
-        """What is wrong with the text."""
+        """The error for a problem with the text."""
         return ValueError(f"not an equation, {why}: {self.text!r}")
 
     def read(self) -> Element:
@@ -161,7 +161,7 @@ class _Reader:
         return self.text[self.tokens[self.at].start() - 1].isspace()
 
     def row(self, close: str) -> Element:
-        """What stands before a closing bracket, or before the end."""
+        """The expression before a closing bracket, or before the end."""
         row, product = _element("mrow"), _element("mrow")
         while self.next() and self.next() not in CLOSES.values():
             sign = SIGNS.get(self.next(), self.next())
@@ -198,7 +198,7 @@ class _Reader:
         return _element("mo", text=sign, form="prefix" if unary else "infix")
 
     def factor(self) -> Element:
-        """A name, number, sign or bracket, with what is attached to it."""
+        """A name, number, sign or bracket, with its attached indices."""
         token = self.next()
         self.at += 1
         if token in CLOSES:
@@ -241,7 +241,7 @@ class _Reader:
         return base
 
     def script(self, raised: bool) -> list[Element]:
-        """What is lowered or raised: a bracket, or letters and digits without space between."""
+        """A subscript or superscript: a bracket, or letters and digits without space between."""
         if self.next() == "{":
             self.at += 1
             inner = self.row("}")
@@ -263,7 +263,7 @@ class _Reader:
 
 
 def _bare(element: Element) -> Element:
-    """A bracket's inside, where a line above or below does what the bracket did."""
+    """The inside of a bracket that is redundant above or below a fraction's line."""
     while element.tag == "mrow" and len(element) == 1:
         element = element[0]
     bracket = element.tag == "mrow" and len(element) == 3 and element[0].text == "("
@@ -281,7 +281,7 @@ def _apart(left: Element, right: Element) -> bool:
 
 
 def _base(element: Element) -> Element:
-    """What carries an element's indices and powers."""
+    """The element that carries another's indices and powers."""
     while len(element) and element.tag in ("msub", "msup", "msubsup", "munder", "munderover"):
         element = element[0]
     return element

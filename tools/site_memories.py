@@ -1,9 +1,9 @@
-"""The site's page of each memory: a hook of mkdocs that makes them from what is there.
+"""The site's page of each memory: a hook of mkdocs that builds them from existing sources.
 
-The equation, source and options are the class's docstring, the state's size and what it computes
-come from tables of docs/memories.md, as does when to use it; the costs from the
-memory's shapes, the scores from the rows of results/. Nothing is copied into a file, so no page
-can be older than what it shows.
+The equation, source and options come from the class's docstring; the size of the state, its
+computation and the advice on when to use it come from tables of docs/memories.md; the costs come
+from the memory's shapes, the scores from the rows of results/. Nothing is copied into a file, so no
+page can be out of date.
 """
 
 import inspect
@@ -29,7 +29,7 @@ PICTURES = ("inspect-tmaze-20", "inspect-tmaze-120", "pramanik-tmaze-published")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Adds a page for each memory, in the files and in the navigation."""
+    """Adds a page for each memory, to the files and to the navigation."""
     scores = [*_study_scores(), *_run_scores()]
     for name in MEMORIES:
         files.append(File.generated(config, _source(name), content=page(name, scores)))
@@ -50,7 +50,7 @@ def add_to(nav: list[dict[str, list[Any]]]) -> None:
 
 
 def page(name: str, scores: list[dict[str, str]]) -> str:
-    """The text of a memory's page; a memory that the overview does not have has no advice on it.
+    """The text of a memory's page, without advice if the overview does not have the memory.
 
     Args:
         name: in `MEMORIES`.
@@ -83,7 +83,7 @@ def page(name: str, scores: list[dict[str, str]]) -> str:
 
 
 def reference(name: str) -> str:
-    """What mkdocstrings replaces by the docstrings of a memory's class and its file's attention."""
+    """Directives that mkdocstrings replaces by the docstrings of a memory's class and attention."""
     kind = MEMORIES[name]
     options = "    options:\n      members: []\n      heading_level: 3"
     file = inspect.getmodule(kind)
@@ -102,7 +102,7 @@ def _source(name: str) -> str:
 
 
 def _costs(name: str) -> dict[str, str]:
-    """What a memory costs at its default options, with headings."""
+    """The costs of a memory at its default options, with headings."""
     costs = model_costs(name, INPUT_SIZE, {})
     return {
         f"at its defaults, {INPUT_SIZE} inputs": f"`{name}`",
@@ -160,7 +160,7 @@ def _score(memory: str, folder: str, what: str, score: str, values: list[float])
 
 
 def _pictures() -> list[str]:
-    """Pictures of what trained agents remember, by `clew inspect`."""
+    """Pictures by `clew inspect` of what trained agents remember."""
     found = [path for folder in PICTURES for path in (ROOT / "results" / folder).glob("*.png")]
     return [str(path.relative_to(ROOT)) for path in found if _drawn(path) in MEMORIES]
 
@@ -184,7 +184,7 @@ def _shown(name: str) -> list[str]:
 
 
 def _row(name: str, heading: str, cells: int) -> list[str]:
-    """The first cells beside a memory's name in the table below a heading of the overview."""
+    """The first cells of a memory's row in the table below a heading of the overview."""
     text = (ROOT / "docs" / OVERVIEW).read_text()
     match = re.search(rf"^\| `{name}` \|(.*)\|$", text[text.index(heading) :], re.MULTILINE)
     found = [cell.strip() for cell in match[1].split("|")] if match else [""] * cells

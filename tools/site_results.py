@@ -1,8 +1,8 @@
-"""The site's pages of results: a hook of mkdocs that takes them from where they lie, results/.
+"""The site's pages of results: a hook of mkdocs that takes them from their folder, results/.
 
-A page or picture of results/ that a page of the documentation links to is on the site, and with it
-what it links to itself. A link to anything else of the repository, such as a program or a folder of
-runs, is its text and its path on the site. A page whose folder has a report shows it.
+If a page of the documentation links to a page or picture of results/, the site contains it and all
+that it links to in turn. On the site, a link to anything else of the repository, such as a program
+or a folder of runs, becomes its text and path. A page whose folder has a report shows the report.
 """
 
 import posixpath
@@ -22,7 +22,7 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Adds what is linked, and a line of the navigation for each page of results."""
+    """Adds the linked files, and an entry in the navigation for each page of results."""
     waiting = [INDEX] + [target for page in _pages(files) for target in _targets(page)]
     found: set[str] = set()
     while waiting:
@@ -42,7 +42,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
-    """A page's text with the links that hold on the site."""
+    """A page's text, with links that work on the site."""
     here = _in_repository(page.file.src_uri)
 
     def link(match: re.Match[str]) -> str:
@@ -61,7 +61,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
 
 
 def _embedded(source: str, files: Files) -> str:
-    """The report of a folder of results at the end of its page, as it looks in a browser."""
+    """Appends the report of a folder of results to its page, as it looks in a browser."""
     folder = posixpath.dirname(source)
     if not files.get_file_from_path(f"{folder}/{REPORT}") or not source.endswith("README.md"):
         return ""

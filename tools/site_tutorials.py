@@ -1,7 +1,7 @@
-"""The site's notebooks: a hook of mkdocs that offers each tutorial as a Jupyter notebook too.
+"""The site's notebooks: a hook of mkdocs that also offers each tutorial as a Jupyter notebook.
 
-A tutorial is a page whose `python` blocks are run in order; the `text` block after one is what it
-prints, to the letter, which `tests/test_tutorials.py` checks. The notebook has the same cells with
+A tutorial is a page whose `python` blocks are run in order; the `text` block after one is its exact
+output, which `tests/test_tutorials.py` checks. The notebook has the same cells with
 the same outputs.
 """
 
@@ -62,7 +62,7 @@ def _add_text(cells: list[dict[str, Any]], text: str) -> None:
 
 
 def _common(cells: list[dict[str, Any]], source: str) -> dict[str, Any]:
-    """What every cell has."""
+    """The keys that every cell has."""
     return {"id": f"cell-{len(cells)}", "metadata": {}, "source": _lines(source.rstrip("\n"))}
 
 

@@ -1,10 +1,10 @@
-"""Figure 4.1 of Pramanik (2023) for four sets of waves, and what else was tried in their place.
+"""Figure 4.1 of Pramanik (2023) for four sets of waves, and other schemes that were tried.
 
     python -m benchmarks.approximation results/pramanik-approximation
 
 writes figure-4-1.csv, over-time.csv, sets.csv, bounds.csv, attention.csv, search.csv and their
-pictures, in a minute and a half of a free core. Nothing is trained. The documentation's page on the
-approximation says what was found.
+pictures, in a minute and a half on a free core. Nothing is trained. The documentation's page on the
+approximation describes the findings.
 """
 
 import math
@@ -37,7 +37,7 @@ from clew.report.figures import COLOURS, new_figure
 
 SEED = 0
 DRAWS = 50
-"""Of keys and values, as in the thesis."""
+"""The size of keys and values, as in the thesis."""
 SOME_R = (1, 2, 3, 7, 15, 31)
 SOME_GATES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 ATTENDING = ("thesis", "code", "half_wave", "full_wave", "odd_wave", "shifted_half_wave", "window")
@@ -129,13 +129,13 @@ def bound_rows() -> list[Row]:
 
 
 def search_rows() -> list[Row]:
-    """What the search found, beside what is proved to be the least."""
+    """The results of the search, beside the proved minimum."""
     rows: list[Row] = []
     for vectors in (2, 3, 4, 6):
         for gate in (0.1, 0.3, 0.5):
             for kind, what in CLASSES.items():
                 if vectors == 6 and kind not in ("weights", "waves"):
-                    continue  # the larger tables take minutes and find the same
+                    continue  # the larger tables take minutes and give the same result
                 rows.append(
                     {"class": kind, "what": what, "vectors": vectors, "gate": gate}
                     | {"found_square": search(kind, vectors, gate)}

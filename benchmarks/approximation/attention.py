@@ -10,14 +10,14 @@ from benchmarks.approximation.tables import TIME, Row
 
 
 class Gates(NamedTuple):
-    """How gates are drawn."""
+    """The distribution of the gates."""
 
     label: str
-    """what the pictures say"""
+    """the label in pictures"""
     constant: float | None = None
     """one gate for all"""
     mean: float = 0.0
-    """of the normal number whose logistic function is a gate"""
+    """mean of the normal number whose logistic function is a gate"""
     spread: float = 1.0
     """its standard deviation"""
 
@@ -37,7 +37,7 @@ REGIMES: tuple[Gates, ...] = (
 
 
 class Inputs(NamedTuple):
-    """What a memory is given in an episode, and the query that it is read with at its end."""
+    """The inputs of a memory in an episode, and the query that reads it at the end."""
 
     values: np.ndarray
     """[time, head]"""
@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """What a memory has taken in at the end of an episode, and the query that it is read with."""
+    """The gated inputs of a memory at the end of an episode, and the query that reads it."""
 
     values: np.ndarray
     """l_m of Eq. 4.11, [time, head]"""
@@ -64,12 +64,12 @@ class Episode(NamedTuple):
     """inner products of the two, each [time, time]"""
 
     def attend(self, delta: np.ndarray) -> np.ndarray:
-        """a_t with an approximate delta, or with the identity the true one."""
+        """a_t with an approximate delta, or the true a_t with the identity."""
         return self.values.T @ (delta @ self.match) / np.sum(self.match)
 
 
 def draw_inputs(gates: Gates, time: int, random: np.random.Generator) -> Inputs:
-    """Features as in Algorithm 6 with head size 32 and eta = 4, of normal numbers."""
+    """Features of normal numbers, as in Algorithm 6 with head size 32 and eta = 4."""
     head, eta = 32, 4
 
     def feature(*lead: int) -> np.ndarray:
@@ -95,7 +95,7 @@ def draw_inputs(gates: Gates, time: int, random: np.random.Generator) -> Inputs:
 
 
 def left_of(given: Inputs) -> Episode:
-    """What the gates let in of the inputs, and leave of it at the end."""
+    """How much of the inputs the gates let in, and how much of it is left at the end."""
     keys, values = _left(given.gamma) * given.keys, _left(given.beta) * given.values
     return Episode(values, keys, keys @ given.query, grams(values, keys))
 
@@ -108,11 +108,11 @@ class AttentionErrors(NamedTuple):
     attention: float
     """of a_t"""
     up_to_scale: float
-    """of a_t times the one factor that suits all episodes best"""
+    """of a_t times the one factor that minimises the error over all episodes"""
 
     @classmethod
     def of(cls, sums: np.ndarray) -> "AttentionErrors":
-        """From sums over episodes.
+        """Computes the errors from sums over episodes.
 
         Args:
             sums: of |C|^2, |C~ - C|^2, |a|^2, a . a~ and |a~|^2, [5].
@@ -168,7 +168,7 @@ def _attention_errors(kernel: Kernel, r: int, episodes: Sequence[Episode]) -> At
 
 
 def _left(gates: np.ndarray) -> np.ndarray:
-    """What the gates let in at each step and leave of it until the last, [time, entries]."""
+    """How much the gates let in at each step and keep until the last one, [time, entries]."""
     after = np.vstack([1 - gates[1:], np.ones((1, gates.shape[1]))])
     return gates * np.cumprod(after[::-1], axis=0)[::-1]
 

@@ -1,4 +1,4 @@
-"""Random keys and values: the error of AReLiT's state as drawn."""
+"""Random keys and values: the error of AReLiT's state on random draws."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 from benchmarks.approximation.errors import decays
 
 NEGLIGIBLE = 1e-8
-"""Steps of which less than this is left do not change any digit that is shown."""
+"""Steps with less than this weight do not change any digit that is shown."""
 
 
 class Grams(NamedTuple):
@@ -25,7 +25,7 @@ def draw_normal(draws: int, time: int, size: int, seed: int) -> tuple[np.ndarray
 
 
 def grams(values: np.ndarray, keys: np.ndarray) -> Grams:
-    """What the Frobenius norm needs to know of a draw: nothing depends on the sizes any more."""
+    """All that the Frobenius norm needs from a draw; its cost no longer depends on the sizes."""
     return Grams(*(x @ np.swapaxes(x, -1, -2) for x in (values, keys)))
 
 
@@ -35,9 +35,9 @@ def norms(matrix: np.ndarray, gate: float, drawn: Grams) -> np.ndarray:
     Its square is the sum over m, n, i, j of matrix(m, n) matrix(i, j) (l_m . l_i) (m_n . m_j).
 
     Args:
-        matrix: delta(m, n), or what is wrong with it, [time, time].
+        matrix: delta(m, n), or its error, [time, time].
         gate: c, of keys and values alike.
-        drawn: of keys and values before the gates.
+        drawn: keys and values before the gates.
     """
     time = len(matrix)
     kept = time if gate < 1e-9 else 1
@@ -50,7 +50,7 @@ def norms(matrix: np.ndarray, gate: float, drawn: Grams) -> np.ndarray:
 
 
 def least_norms(values: np.ndarray, keys: np.ndarray, gate: float) -> np.ndarray:
-    """Singular values of C_t of every draw, [draws, size]: what any rank can and cannot hold."""
+    """Singular values of C_t of every draw, [draws, size], which limit every rank."""
     left = decays(gate, values.shape[1])[:, None]
     states = (left * values).transpose(0, 2, 1) @ (left * keys)
     return np.linalg.svd(states, compute_uv=False)

@@ -5,8 +5,8 @@ variance 1, the expected square of the Frobenius norm of C~_t - C_t is exactly
 
     d_v d_k sum_mn (delta(m, n) - [m = n])^2 lambda_m^2 lambda_n^2,   lambda_n = c (1 - c)^(t - n)
 
-Everything here is that sum, divided by that of C_t itself, d_v d_k sum_n lambda_n^4, and its mean
-over t far from the beginning. With rho = (1 - c)^2 the mean is a sum over lags,
+All errors here are that sum, divided by the sum for C_t itself, d_v d_k sum_n lambda_n^4, and its
+mean over t far from the beginning. With rho = (1 - c)^2 the mean is a sum over lags,
 
     mean_n sum_u rho^|u| (delta(n, n + u) - [u = 0])^2
 
@@ -29,7 +29,7 @@ def square_at(delta: np.ndarray, gate: float) -> float:
 
 
 def full_wave_square(r: int, gate: float, time: int | None = None) -> float:
-    """Of `full_wave` and `odd_wave`: 2 q / (1 - q) with q = (1 - c)^(2 R), R = r + 1.
+    """The error of `full_wave` and `odd_wave`: 2 q / (1 - q) with q = (1 - c)^(2 R), R = r + 1.
 
     At a time t: 2 sum_l q^l (1 - rho^(2 (t - l R))) / (1 - rho^(2 t)) over l >= 1 with l R < t.
     """
@@ -41,7 +41,7 @@ def full_wave_square(r: int, gate: float, time: int | None = None) -> float:
 
 
 def half_wave_square(r: int, gate: float) -> float:
-    """Of `half_wave` over time: 2 a (1 + 2 / r) + b / r.
+    """The error of `half_wave` over time: 2 a (1 + 2 / r) + b / r.
 
     a = rho^(2 r) / (1 - rho^(2 r)) are the repetitions after 2 r steps, b = (1 + rho^2) /
     (1 - rho^2) the mirror images, which lie an even number of steps apart.
@@ -52,7 +52,7 @@ def half_wave_square(r: int, gate: float) -> float:
 
 
 def thesis_square(r: int, gate: float) -> float:
-    """Of `thesis` over time: 2 a + M + k^2 S + 4 a m + 2 k (2 a + M), k = 2 / r.
+    """The error of `thesis` over time: 2 a + M + k^2 S + 4 a m + 2 k (2 a + M), k = 2 / r.
 
     a = rho^r / (1 - rho^r) are the repetitions; S = (1 + rho) / (1 - rho) is the sum of all lags;
     M are the mirror images, S / r for odd r and 2 (1 + rho^2) / (1 - rho^2) / r for even r, and m,
@@ -63,7 +63,7 @@ def thesis_square(r: int, gate: float) -> float:
     total = (1 + rho) / (1 - rho)
     even = (1 + rho**2) / (1 - rho**2)
     mirrored = total / r if r % 2 else 2 * even / r
-    # For even r only even lags have mirror images, and twice as often.
+    # For even r, mirror images are only at even lags, and twice as frequent.
     share = 1 / r if r % 2 else 2 / r
     crossed = 4 * repeated * share + 2 * constant * (2 * repeated + mirrored)
     return 2 * repeated + mirrored + constant**2 * total + crossed

@@ -29,7 +29,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "window": (COLOURS[6], ":"),
 }
 FLOOR = 1e-3
-"""Smaller errors are drawn as this one."""
+"""Smaller errors are drawn at this value."""
 
 
 def draw_all(rows: Mapping[str, Rows], folder: Path) -> list[Path]:
@@ -60,7 +60,7 @@ def figure_4_1(rows: Rows) -> Figure:
 
 
 def ratios(rows: Rows) -> Figure:
-    """How many times the error of the full wave that of the others is at t = 100."""
+    """The error of the others at t = 100, as a multiple of the full wave's."""
     grid = {(row["set"], row["r"], row["gate"]): row["calculated_error"] for row in rows}
     own: list[Row] = [
         {**row, "ratio": _ratio(row["calculated_error"], grid["full_wave", row["r"], row["gate"]])}
@@ -80,7 +80,7 @@ def ratios(rows: Rows) -> Figure:
 
 
 def deltas() -> Figure:
-    """The approximate deltas themselves: what is mixed with what."""
+    """The approximate deltas themselves: which steps are mixed with which."""
     names = ["thesis", "code", "half_wave", "full_wave", "odd_wave", "window"]
     figure = new_figure(11, 2.5)
     panels = figure.subplots(1, len(names), sharey=True)
@@ -128,7 +128,7 @@ def _heatmap(
 
 
 def _ratio(own: float, best: float) -> float:
-    # Where both are rounding the ratio says nothing.
+    # Where both are rounding errors, the ratio means nothing.
     return 1.0 if max(own, best) < 1e-9 else own / max(best, 1e-12)
 
 
@@ -148,7 +148,7 @@ def draw_line(
     style: tuple[str, str] | None = None,
     label: str = "",
 ) -> None:
-    """One set's errors, not below `FLOOR`, on a logarithmic axis."""
+    """One set's errors on a logarithmic axis, clipped at `FLOOR`."""
     colour, dash = style or STYLES[name]
     shown = np.maximum(ys, FLOOR)
     axes.plot(
@@ -172,9 +172,9 @@ def with_legend(figure: Figure, title: str) -> Figure:
 def write(figure: Figure, path: Path) -> Path:
     """Writes a figure as PNG and SVG, and returns the path of the PNG."""
     save(figure, path)
-    figure.set_layout_engine("none")  # all has its place, and finding it takes a while
+    figure.set_layout_engine("none")  # the layout is done, and computing it again takes a while
     buffer = io.StringIO()
-    # The salt makes the names within the picture the same every time.
+    # The salt makes the ids within the SVG the same every time.
     with mpl.rc_context({"svg.hashsalt": path.stem}):
         tidy(figure).savefig(buffer, format="svg", metadata={"Date": None})
     path.with_suffix(".svg").write_text(buffer.getvalue(), encoding="utf-8")

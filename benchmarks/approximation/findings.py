@@ -1,4 +1,4 @@
-"""What the tables of Figure 4.1 say."""
+"""The findings from the tables of Figure 4.1."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ from benchmarks.approximation import errors
 from benchmarks.approximation.tables import Row
 
 ROUNDING = 1e-5
-"""Errors below this are those of the arithmetic, and of the steps that `draws` leaves out."""
+"""Errors below this come from rounding, and from the steps that `draws` leaves out."""
 
 
 def findings(figure: Sequence[Row]) -> list[str]:
-    """What the tables say, in lines."""
+    """The findings of the tables, as lines."""
     settings = list(dict.fromkeys((row["r"], row["gate"]) for row in figure))
     error = {(row["set"], row["r"], row["gate"]): row["mean_error"] for row in figure}
     full = np.array([error["full_wave", *setting] for setting in settings])
@@ -30,7 +30,7 @@ def findings(figure: Sequence[Row]) -> list[str]:
 
 
 def _compared(what: str, own: np.ndarray, other: np.ndarray) -> str:
-    """In how many settings which is nearer; where both are exact but for rounding, neither is."""
+    """In how many settings which one is nearer; where both are exact up to rounding, neither is."""
     apart = np.maximum(own, other) > ROUNDING
     ratio = other[apart] / np.maximum(own[apart], ROUNDING)
     better, worse = (f"{np.mean(ratio > 1):.1%}", f"{np.mean(ratio < 1):.1%}")

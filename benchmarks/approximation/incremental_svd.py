@@ -1,13 +1,14 @@
-"""Incremental SVD in AReLiT's place: the state as the nearest matrix of its rank, kept up to date.
+"""Incremental SVD in place of AReLiT: the state as the nearest matrix of its rank, kept up to date.
 
     python -m benchmarks.approximation.incremental_svd results/incremental-svd
 
 The thesis (Pramanik, 2023, section 4.1 and chapter 6) names it as the alternative. C_t is kept as U
-diag(s) V' of rank R. At a step what is there is gated, l_t m_t' is added, and of the R + 1 singular
-values the least is dropped (Brand, 2006, section 3: here with QR of what is gated in place of his
-projections, since gates of each entry leave U and V no longer orthogonal; with one gate for all it
-is the same). Errors, beside those of AReLiT's waves and of the best possible, on the draws of
-Figure 4.1 and of the attention output; over time; and the time of a step. Nothing is trained.
+diag(s) V' of rank R. At each step the gates are applied to the state, l_t m_t' is added, and the
+smallest of the R + 1 singular values is dropped (Brand, 2006, section 3; here a QR decomposition of
+the gated state replaces his projections, since gates for each entry leave U and V no longer
+orthogonal; with one gate for all entries it is the same). The errors are compared with those of
+AReLiT's waves and of the best possible scheme, on the draws of Figure 4.1 and of the attention
+output, and over time; the time of a step is measured too. Nothing is trained.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,11 +50,11 @@ LABELS = {name: KERNELS[name].label for name in WAVES} | {
 }
 STYLES = figures.STYLES | {SVD: (COLOURS[4], "-"), BEST: (COLOURS[6], ":")}
 STEPS, TURNS = 100, 100
-"""Steps of a measurement of time, and measurements."""
+"""Steps in one time measurement, and number of measurements."""
 
 
 class Factors(NamedTuple):
-    """C = left diag(values) right', of rank R at most; left and right have orthonormal columns."""
+    """C = left diag(values) right', of rank at most R; left and right have orthonormal columns."""
 
     left: np.ndarray
     """[*draws, d_v, R]"""
@@ -68,19 +69,19 @@ class Factors(NamedTuple):
 
 
 def empty(lead: tuple[int, ...], sizes: tuple[int, int], rank: int) -> Factors:
-    """Of C = 0; QR makes orthonormal columns of zeros too."""
+    """The decomposition of C = 0; QR makes orthonormal columns of zeros too."""
     left, right = (np.zeros((*lead, size, rank)) for size in sizes)
     return Factors(left, np.zeros((*lead, rank)), right)
 
 
 def add(old: Factors, keep: tuple[Any, Any], new: tuple[Any, Any], numpy: Any = np) -> Factors:
-    """The nearest of its rank to (keep_v keep_k') * C + v k', by way of R + 1 columns.
+    """The nearest matrix of its rank to (keep_v keep_k') * C + v k', by way of R + 1 columns.
 
     Args:
         old: C.
-        keep: keep_v [*draws, d_v] and keep_k [*draws, d_k], what the gates leave.
+        keep: keep_v [*draws, d_v] and keep_k [*draws, d_k], the fraction that the gates keep.
         new: v and k, of the same shapes.
-        numpy: the library that computes.
+        numpy: the array module, NumPy or JAX's.
     """
     rank = old.values.shape[-1]
     bases, triangles = zip(
@@ -160,8 +161,8 @@ def output_errors(
 ) -> dict[str, AttentionErrors]:
     """Errors of C_t and a_t with features as in Algorithm 6, of waves and of an SVD of rank r.
 
-    Beside the SVD is a normaliser, so that its state is no larger than that of AReLiT, of whose
-    r + 1 keys the first is the normaliser.
+    A normaliser is kept beside the SVD, so that its state is no larger than that of AReLiT, whose
+    first of r + 1 keys is the normaliser.
     """
     found = attention_errors({name: KERNELS[name] for name in WAVES}, r, episodes)
     return found | {SVD: svd_attention_errors(r, inputs)}
@@ -201,7 +202,7 @@ def cost_rows() -> list[Row]:
 
 
 def _gated(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What gates of values and keys leave, and what they let in, each [2, size]."""
+    """The fractions that the gates of values and keys keep, and let in, each [2, size]."""
     gates = jax.nn.sigmoid(x[:2])
     return 1 - gates, gates * x[2:]
 
@@ -232,7 +233,7 @@ def _wave_steps(rank: int) -> Callable[[], Any]:
 
 
 def draw(state: list[Row], times: list[Row], attention: list[Row]) -> Figure:
-    """Errors against the gate, against time, and of a_t in every kind of gates; r = 7."""
+    """Errors against the gate, against time, and of a_t for every kind of gates; r = 7."""
     figure = new_figure(11, 4.2)
     gates, time, output = figure.subplots(1, 3)
     for name, label in LABELS.items():

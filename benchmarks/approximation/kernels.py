@@ -1,7 +1,7 @@
 """Approximate Kronecker deltas of R = r + 1 vectors: AReLiT's sets of waves, and a bound.
 
-Each is given by the matrix delta(m, n) of the steps 1..time, at which the memory is read at the
-last one. What a set of waves does to AReLiT is all in that matrix: C~ = sum delta(m, n) l_m m_n'
+Each is given by the matrix delta(m, n) of the steps 1..time; the memory is read at the last one.
+The effect of a set of waves on AReLiT is entirely in that matrix: C~ = sum delta(m, n) l_m m_n'
 (Pramanik, 2023, section 4.1.2).
 """
 
@@ -18,25 +18,25 @@ class Kernel(NamedTuple):
     """A way to approximate the delta with r + 1 vectors."""
 
     label: str
-    """what it is called in pictures"""
+    """the label in pictures"""
     waves: Callable[[int], Oscillators] | None
-    """from r to its waves over one period, or None if it forgets and is no sum of waves"""
+    """maps r to its waves over one period; None if it forgets and is no sum of waves"""
     matrix: Callable[[int, int], np.ndarray]
-    """from r and a time to delta(m, n) [time, time]"""
+    """maps r and a time to delta(m, n) [time, time]"""
 
 
 def from_waves(waves: Oscillators, time: int, first: int = 1) -> np.ndarray:
-    """delta(m, n) of the steps first, first + 1, ..., of which there are `time`."""
+    """delta(m, n) of `time` steps: first, first + 1, ..."""
     steps = np.arange(first, first + time) % len(waves.table)
     at = waves.table[steps]
     return waves.scale * (at * waves.weights) @ at.T
 
 
 def window(r: int, time: int) -> np.ndarray:
-    """The best of its rank: the last r + 1 outer products exactly, those before not at all.
+    """The best of its rank: the last r + 1 outer products exactly, and none of those before.
 
-    R vectors do that when each step overwrites the vectors of R steps before. It is a bound, and
-    no memory: what is older than R steps is gone whatever the gates say.
+    R vectors do that when each step overwrites the vectors of R steps before. It is a bound, not a
+    memory: everything older than R steps is lost, whatever the gates are.
     """
     return np.diag((np.arange(time) >= time - (r + 1)).astype(float))
 
@@ -46,7 +46,7 @@ def _shipped(label: str, frequencies: Frequencies, scale: Scale = "derived") -> 
         # The code's r counts vectors; everything here has r + 1 of them.
         return ScaledWaves(frequencies, scale)(r + 1 if frequencies == "code" else r)
 
-    # The published code's first step has time 2.
+    # The published code starts at time 2.
     first = 2 if scale == "code" else 1
     return Kernel(label, waves, lambda r, time: from_waves(waves(r), time, first))
 

@@ -1,4 +1,4 @@
-"""Sets of waves that AReLiT does not have, and the errors of any set over time, with their bounds.
+"""Sets of waves that AReLiT does not have, and the errors of any set over time, with bounds.
 
 See the documentation's page on the approximation for the proofs, and
 `benchmarks.approximation.errors` for what an error is here.
@@ -19,7 +19,7 @@ def _candidate(label: str, waves: Callable[[int], Oscillators]) -> Kernel:
 
 
 PERIOD = 512
-"""Steps over which candidates without a period of their own are tabulated."""
+"""Steps over which candidates without their own period are tabulated."""
 
 
 def shifted_half_wave(r: int) -> Oscillators:
@@ -57,13 +57,13 @@ def random_signs(r: int) -> Oscillators:
 
 
 def tapered(r: int) -> Oscillators:
-    """The full wave with weights that fall off towards omega = pi (Hann), delta(n, n) = 1."""
+    """The full wave with weights that decrease towards omega = pi (Hann), delta(n, n) = 1."""
     full = full_wave(r)
     cosines = (r + 1) // 2 + 1
     fall = 0.5 + 0.5 * np.cos(2 * math.pi * np.arange(cosines) / (r + 1))
     has_sine = full.weights[:cosines] == 1.0
     weights = full.weights * np.concatenate([fall, fall[has_sine]])
-    # Each pair adds 1 to delta(n, n), a wave without a sine its weight.
+    # Each pair adds 1 to delta(n, n), and a wave without a sine adds its weight.
     total = weights[: len(fall)].sum()
     return Oscillators(full.table, weights, 1 / total)
 
@@ -82,7 +82,7 @@ CANDIDATES: dict[str, Kernel] = {
     "random_signs": _candidate("random signs", random_signs),
     "tapered": _candidate("full wave, tapered", tapered),
 }
-"""What else was tried, by name."""
+"""Other schemes that were tried, by name."""
 
 SCHEMES: dict[str, Kernel] = {
     name: kernel for name, kernel in (KERNELS | CANDIDATES).items() if name != "window"
@@ -106,14 +106,14 @@ def lag_weights(period: int, gate: float) -> np.ndarray:
 
 
 def best_scale(waves: Oscillators, gate: float) -> float:
-    """The factor on the readout that makes `square_over_time` least, for this gate."""
+    """The factor on the readout that minimises `square_over_time` for this gate."""
     delta = waves.scale * (waves.table * waves.weights) @ waves.table.T
     mean = float(np.trace(delta)) / len(delta)
     return mean / (square_over_time(waves, gate) - 1 + 2 * mean)
 
 
 def least_square(vectors: int, gate: float, time: int) -> float:
-    """No approximation of rank R that does not look at keys and values is better (`window`).
+    """The least error of any rank-R approximation that does not look at keys and values (`window`).
 
     (rho^(2 R) - rho^(2 t)) / (1 - rho^(2 t)): Eckart and Young on diag(lambda^2).
     """
@@ -123,7 +123,7 @@ def least_square(vectors: int, gate: float, time: int) -> float:
 
 
 def least_square_of_waves(vectors: int, gate: float, any_scale: bool = False) -> float:
-    """No waves that only fade with the gate are better over time, whatever their form.
+    """The least error over time of any waves that only fade with the gate, whatever their form.
 
     2 q / (1 - q) if delta(n, n) is 1 on average; 2 q / (1 + q) with any scale; q = rho^R.
     """

@@ -1,9 +1,9 @@
-"""Looks for something better than the full wave, and measures what it finds.
+"""Searches for something better than the full wave, and measures what it finds.
 
-Every class of schemes is minimised over by descent from random starts: the mean over time of the
-relative square error of C_t, for one known gate, which is easier than for all. `full_wave` with
-its best scale has 2 q / (1 + q), q = (1 - c)^(2 R), and there is a proof that nothing here has
-less; the search is independent of the proof.
+Descent from random starts minimises over every class of schemes. The objective is the mean over
+time of the relative square error of C_t for one known gate, which is easier than for all gates.
+`full_wave` with its best scale has 2 q / (1 + q), q = (1 - c)^(2 R), and there is a proof that
+nothing here has less; the search is independent of the proof.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ CLASSES: dict[str, str] = {
     "different": "any functions of time for the keys, any others for the values",
     "moving": "any functions of time, read at every step with the best mixture for that step",
 }
-"""What may vary, by name."""
+"""What may vary in each class, by name."""
 
 
 def search(kind: str, vectors: int, gate: float, starts: int = 4, seed: int = 0) -> float:
     """The least mean square error, relative to C_t, that was found in one of `CLASSES`.
 
-    R is at least 2, and there are so many random starts for every period.
+    R is at least 2; there are that many random starts for every period.
     """
     if kind == "weights":
         return fitted_weights(vectors, gate)
@@ -65,9 +65,9 @@ def fitted_weights(vectors: int, gate: float) -> float:
 
 
 def waves_objective(gate: float, pairs: int) -> Objective:
-    """Of frequencies, then weights: sum over lags of rho^|u| (kappa(u) - [u = 0])^2.
+    """The error of frequencies, then weights: sum over lags of rho^|u| (kappa(u) - [u = 0])^2.
 
-    One weight more than frequencies is that of a constant, which has no sine.
+    If there is one weight more than frequencies, it is that of a constant, which has no sine.
     """
     lags = np.arange(int(np.log(1e-12) / (2 * np.log1p(-gate))))
     weights = (1 - gate) ** (2 * lags) * np.where(lags == 0, 1, 2)
@@ -85,7 +85,7 @@ def waves_objective(gate: float, pairs: int) -> Objective:
 
 
 def table_objective(kind: str, period: int, vectors: int, gate: float) -> Objective:
-    """Of a table over one period, in the way that the class has it."""
+    """The error of a table over one period, as its class reads it."""
     if kind == "moving":
         return _moving(period, vectors, gate)
     weights, shape = _lags(period, gate), (period, vectors)
@@ -115,10 +115,10 @@ def table_objective(kind: str, period: int, vectors: int, gate: float) -> Object
 
 
 def _moving(period: int, vectors: int, gate: float) -> Objective:
-    """Read with the best R x R mixture at every step: what a projection P misses of lambda^2.
+    """The error when every step reads with the best R x R mixture: what a projection P misses.
 
     The square error at t is tr S^2 - tr (P S P S), S = diag(lambda^2), P onto the columns of the
-    table as far as they are left.
+    table, weighted by how much of them is left.
     """
     ages = np.arange(period + int(np.log(1e-9) / (2 * np.log1p(-gate))))
     left = (1 - gate) ** ages

@@ -49,7 +49,7 @@ def figure_rows(draws: int, seed: int, log: Log) -> list[Row]:
 
 
 def _calculated(delta: np.ndarray, gate: float) -> float:
-    """Root of the expected square of the error itself."""
+    """The root of the expected square of the error itself."""
     state = np.sum(errors.decays(gate, len(delta)) ** 4)
     return SIZE * math.sqrt(errors.square_at(delta, gate) * state)
 

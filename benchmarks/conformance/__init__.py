@@ -1,1 +1,1 @@
-"""The laws of `clew check`, tried on the memories of other libraries: `make conformance`."""
+"""Tests other libraries' memories by the laws of `clew check`: `make conformance`."""

@@ -1,9 +1,9 @@
-"""The laws of `clew check`, tried on the memories of other libraries.
+"""Tests other libraries' memories by the laws of `clew check`.
 
     make conformance
     python -m benchmarks.conformance --only memax --output /tmp/memax
 
-Every model has a process of its own, in the environment that `make conformance` builds.
+Every model runs in its own process, in the environment that `make conformance` builds.
 """
 
 import argparse
@@ -18,18 +18,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 900
-"""Seconds that a model may take."""
+"""Most seconds for a model."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Tries the models, prints each outcome, and writes rows and table."""
+    """Tests the models, prints each outcome, and writes rows and table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", default=[""], help="models whose names begin so")
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
     parser.add_argument("--output", default="", help="write rows.jsonl and table.md here")
-    parser.add_argument("--table", action="store_true", help="only write the table of the rows")
+    parser.add_argument("--table", action="store_true", help="only write the table from the rows")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     given = parser.parse_args(args)
     from benchmarks.conformance import page  # start: clew takes a second
@@ -59,7 +59,7 @@ def _names() -> list[str]:
 def _row(name: str) -> dict[str, Any]:
     import jax
 
-    # A program that waits for PyTorch must not itself be waited for.
+    # A program that waits for a call to PyTorch must not be dispatched asynchronously.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     from benchmarks.conformance.models import MODELS
     from benchmarks.conformance.trial import try_model
@@ -68,7 +68,7 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def _try(name: str) -> dict[str, Any]:
-    """The row of a model, from a process of its own; if it fails, what it said last."""
+    """The row of a model, from its own process; if that fails, the row has its last output."""
     command = [sys.executable, "-m", "benchmarks.conformance", "--one", name]
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
     try:

@@ -1,4 +1,4 @@
-"""Breaches as the libraries' own functions show them, without clew and without an adapter."""
+"""Breaches shown with the libraries' own functions, without clew and without an adapter."""
 
 import importlib
 from collections.abc import Callable
@@ -19,18 +19,18 @@ class Confirmation(NamedTuple):
     """One breach."""
 
     file: str
-    """Of the library, from the folder that holds its package."""
+    """A file of the library, relative to the folder of its package."""
     number: int
-    """The line that does it."""
+    """The number of the line that causes it."""
     text: str
-    """What that line has, so that the two are never apart."""
+    """Text on that line, to notice when the file has changed."""
     says: str
-    """What it does, in a sentence."""
+    """The effect, in a sentence."""
     measure: Callable[[], float]
-    """How far two ways are apart that should agree, relative to the largest number."""
+    """The difference of two ways that should agree, relative to the largest number."""
 
     def line(self) -> str:
-        """File and line, after a look whether it still says so.
+        """File and line, after checking that the line still has the text.
 
         Raises:
             AssertionError: if it does not.
@@ -50,7 +50,7 @@ def apart(actual: Any, expected: Any) -> float:
 
 
 def observations(*shape: int) -> np.ndarray:
-    """Random ones, the same every time."""
+    """Random arrays, the same every time."""
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
@@ -65,7 +65,7 @@ def memorax_of(name: str) -> tuple[Any, Any, Any]:
 
 
 def memorax_split(name: str) -> float:
-    """One episode of eight observations, in one call and in two of four."""
+    """One episode of eight observations, in one call and in two calls of four."""
     model, params, carry = memorax_of(name)
     xs, starts = observations(1, 8, SIZE), np.arange(8)[None] == 0
     _, whole = model.apply(params, xs, starts, carry)
@@ -75,7 +75,7 @@ def memorax_split(name: str) -> float:
 
 
 def memorax_first(name: str) -> float:
-    """The first observation of all, with a start and without one, from a fresh carry."""
+    """The very first observation, with a start and without one, from a fresh carry."""
     model, params, carry = memorax_of(name)
     x = observations(1, 1, SIZE)
     ys = [model.apply(params, x, np.full((1, 1), flag), carry)[1] for flag in (False, True)]
@@ -83,7 +83,7 @@ def memorax_first(name: str) -> float:
 
 
 def memorax_gradient(name: str) -> float:
-    """Whether a gradient with observations of size 1,000 is a number; infinite if not."""
+    """Whether a gradient with observations of size 1,000 is a number; infinite if it is not."""
     model, params, carry = memorax_of(name)
     xs, starts = 1000 * observations(1, 16, SIZE), np.arange(16)[None] % 4 == 0
 
@@ -116,7 +116,7 @@ def memax_associates(module: str, name: str, decay: str) -> float:
 
 
 def memax_zero_by_zero() -> float:
-    """NMax on an observation without a positive number; infinite if the output is none."""
+    """NMax on an observation without a positive number; infinite if the output is not a number."""
     model = memax_of("NMax")
     xs = -jnp.abs(observations(1, SIZE))
     _, ys = model(model.initialize_carry(), (xs, jnp.ones(1, bool)))
@@ -124,7 +124,7 @@ def memax_zero_by_zero() -> float:
 
 
 def memax_zero_gradient(name: str) -> float:
-    """The gradient where an observation is zero; infinite if it is no number."""
+    """The gradient where an observation is zero; infinite if it is not a number."""
     model = memax_of(name)
     xs, starts = jnp.asarray(observations(3, SIZE)).at[1].set(0.0), jnp.arange(3) == 0
     gradient = jax.grad(lambda xs: model(model.initialize_carry(), (xs, starts))[1].sum())(xs)
@@ -132,7 +132,7 @@ def memax_zero_gradient(name: str) -> float:
 
 
 def memax_nan() -> float:
-    """A GRU's output at a start, after a state of NaN; infinite if it is none."""
+    """A GRU's output at a start, after a state of NaN; infinite if it is not a number."""
     model = memax_of("GRU")
     state = jax.tree.map(lambda leaf: leaf * jnp.nan, model.initialize_carry()[0])
     _, ys = model((state, jnp.zeros((), bool)), (observations(1, SIZE), jnp.ones(1, bool)))
@@ -140,7 +140,7 @@ def memax_nan() -> float:
 
 
 POSITIONS = np.array([[0, 1, 2, 3, 0, 1, 2]])
-"""Two documents; the second is left in the middle of what the convolution reads."""
+"""Two documents; the second starts within the range that the convolution reads."""
 
 
 def recurrentgemma_jax() -> float:
@@ -158,7 +158,7 @@ def recurrentgemma_jax() -> float:
 
 
 def min_lstm() -> float:
-    """A chunk of four after two observations, in parallel and one after the other."""
+    """A chunk of four after two observations, in parallel and one by one."""
     import torch
     from minGRU_pytorch.minLSTM import minLSTM
 
@@ -174,7 +174,7 @@ def min_lstm() -> float:
 
 
 def min_gru() -> float:
-    """The gradient of a chunk after an observation of size 1,000; infinite if it is no number."""
+    """The gradient of a chunk after an observation of size 1,000; infinite if not a number."""
     import torch
     from minGRU_pytorch.minGRU import minGRU
 
@@ -187,7 +187,7 @@ def min_gru() -> float:
 
 
 def rl_games_alone(kind: str) -> float:
-    """An episode that ends in a chunk, as the only member and as one of two equal ones."""
+    """An episode that ends in a chunk, as the only member and as one of two equal members."""
     import torch
     from rl_games.common.layers import recurrent
 
@@ -225,7 +225,7 @@ ROTATED = Confirmation(
 
 
 def of_norm(name: str, file: str, number: int) -> Confirmation:
-    """Of memax's delta rules."""
+    """A confirmation for memax's delta rules."""
     says = "The norm of a key of zeros, which an observation of zeros has, has no gradient"
     place = f"memax/equinox/semigroups/{file}"
     measure = partial(memax_zero_gradient, name)
@@ -233,14 +233,14 @@ def of_norm(name: str, file: str, number: int) -> Confirmation:
 
 
 def of_one_member(kind: str) -> Confirmation:
-    """Of rl_games' layers."""
+    """A confirmation for rl_games' layers."""
     says = "squeeze() drops the axis of a single member: starts are then any or none"
     place = "rl_games/common/layers/recurrent.py"
     return Confirmation(place, 35, "squeeze()[1:]", says, partial(rl_games_alone, kind))
 
 
 def of_cache(place: str, number: int, measure: Callable[[], float]) -> Confirmation:
-    """Of recurrentgemma's convolution, in both languages."""
+    """A confirmation for recurrentgemma's convolution, in both languages."""
     says = "The cache of a prefill holds inputs of the document before, which decoding reads"
     return Confirmation(place, number, "new_cache = x[:, 1 - self.temporal_width", says, measure)
 

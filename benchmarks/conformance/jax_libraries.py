@@ -1,6 +1,6 @@
-"""The models of libraries in JAX: how each is made, how it reads a chunk, and how it acts.
+"""The models of libraries in JAX: how each is built, reads a chunk, and acts.
 
-Every function imports its library when it is called, in an environment that has it.
+Every function imports its library when it is called, in an environment that has the library.
 """
 
 import importlib
@@ -80,7 +80,7 @@ MEMAX: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "Spherical": ("set_actions.spherical", (SIZE, SIZE), {}),
     "Stack": ("semigroups.stack", (SIZE, 4), {}),
 }
-"""Name to module, sizes and options."""
+"""Maps a name to module, sizes and options."""
 
 MEMAX_LINEN: dict[str, tuple[str, dict[str, int]]] = {
     "FART": ("semigroups.fart", {"hidden_size": SIZE}),
@@ -180,7 +180,7 @@ MEMORAX: dict[str, Callable[[Any], Any]] = {
     "mLSTM": _of_cell("mLSTMCell", SIZE, SIZE, num_heads=2),
     "sLSTM": _of_cell("sLSTMCell", SIZE, SIZE, num_heads=2),
 }
-"""Name to what makes it of memorax's package of sequence models."""
+"""Maps a name to the function that builds it from memorax's package of sequence models."""
 
 
 def flax_cell(name: str, **options: Any) -> AbstractMemory:
@@ -204,7 +204,7 @@ def flax_cell(name: str, **options: Any) -> AbstractMemory:
 
 
 def nnx_cell(name: str) -> AbstractMemory:
-    """The cells of flax's NNX, which have an `RNN` of their own."""
+    """The cells of flax's NNX, which has its own `RNN`."""
     from flax import nnx
 
     rnn = nnx.RNN(getattr(nnx, name)(SIZE, SIZE, rngs=nnx.Rngs(0)), return_carry=True)
@@ -226,10 +226,10 @@ def nnx_cell(name: str) -> AbstractMemory:
 
 
 def recurrentgemma(name: str) -> AbstractMemory:
-    """recurrentgemma's blocks: prefill reads a chunk from nothing, decoding one token.
+    """recurrentgemma's blocks: prefill reads a chunk from a fresh state, decoding reads one token.
 
-    A chunk cannot go on from a cache, so that one whose first observation is no start is read by
-    decoding.
+    A chunk cannot continue from a cache, so a chunk whose first observation is not a start is read
+    by decoding.
     """
     from recurrentgemma.jax import modules
 

@@ -1,7 +1,7 @@
-"""JAX modules of other libraries, Equinox's or Flax's, as memories: a carry goes in and comes out.
+"""JAX modules of other libraries, in Equinox or Flax, as memories: they take and return a carry.
 
-A library's own way of reading a chunk becomes `unroll`, its own way of acting becomes `step`, and
-nothing of either is written here. Gradients are JAX's, through the library's functions.
+A library's own way to read a chunk becomes `unroll`, its own way to act becomes `step`; neither is
+reimplemented here. Gradients are JAX's, through the library's functions.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Calls(NamedTuple):
     read: Read
     """A chunk: parameters, state, observations [time, in] and starts [time] to state, outputs."""
     step: Read | None = None
-    """One observation [in] and its start; a chunk of one, if the library acts with that."""
+    """Reads one observation [in] and its start; a chunk of one, if the library acts with that."""
 
 
 class JaxModule(AbstractMemory):
@@ -64,10 +64,10 @@ def cut_at_starts(
     read: Callable[[Any, State, Array], tuple[State, Array]],
     step: Callable[[Any, State, Array], tuple[State, Array]],
 ) -> Calls:
-    """The calls of a library that knows no starts, as a careful caller makes them.
+    """The calls of a library without starts, as a careful caller makes them.
 
-    A chunk in which no episode starts, except with its first observation, is the library's; any
-    other is read step by step, each from a fresh state where an episode starts.
+    A chunk in which no episode starts, except at its first observation, is read by the library; any
+    other is read step by step, with a fresh state wherever an episode starts.
     """
 
     def one(parameters: Any, state: State, x: Array, start: Array) -> tuple[State, Array]:
@@ -86,10 +86,10 @@ def cut_at_starts(
 
 
 def batch_of_one(tree: Any) -> Any:
-    """Arrays with a batch axis, for libraries that want one."""
+    """Adds a batch axis to arrays, for libraries that require one."""
     return jax.tree.map(lambda array: jnp.asarray(array)[None], tree)
 
 
 def alone(tree: Any) -> Any:
-    """What a batch of one gave, without its axis."""
+    """Removes the batch axis from the results of a batch of one."""
     return jax.tree.map(lambda array: array[0], tree)

@@ -1,4 +1,4 @@
-"""One model of another library: where it is from, how it is made, and what reads its starts."""
+"""One model of another library: its origin, how it is built, and which code handles its starts."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from clew.memory.base import AbstractMemory
 
 SIZE = 8
-"""Numbers in an observation and, as far as a model lets one choose, in its state and output."""
+"""Size of an observation and, as far as a model lets one choose, of its state and output."""
 
 OWN = "its own"
 BY_CALLER = "the caller's"
@@ -18,7 +18,7 @@ class Model(NamedTuple):
     library: str
     """The distribution whose version is quoted."""
     what: str
-    """The class or function, as one imports it."""
+    """The class or function, as it is imported."""
     make: Callable[[], AbstractMemory]
     """Imports the library, and wraps the model with its random weights."""
     chunk: str
@@ -27,7 +27,7 @@ class Model(NamedTuple):
     """How it reads one observation when it acts."""
     starts: str = OWN
     """Whose code resets at a start within a chunk: `OWN`, or `BY_CALLER` for a library whose chunk
-    knows no starts. Then the adapter cuts the chunk at each start, and `reset` says nothing of the
+    has no starts. Then the adapter cuts the chunk at each start, and `reset` says nothing about the
     library."""
     lengths: tuple[int, ...] = (1, 7, 64)
-    """Of the chunks that are read."""
+    """Lengths of the chunks that are read."""

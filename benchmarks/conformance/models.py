@@ -1,4 +1,4 @@
-"""Every model that is tried, by name."""
+"""Every tested model, by name."""
 
 from benchmarks.conformance import jax_libraries, torch_libraries
 from benchmarks.conformance.model import Model

@@ -1,4 +1,4 @@
-"""The rows as a table: every model beside every law, and the breaches with their evidence."""
+"""The rows as a table: every model and every law, and the breaches with their evidence."""
 
 import json
 import sys
@@ -11,19 +11,19 @@ from clew.report.document import Table, tabulate
 from clew.report.markdown import plain_table
 
 COLUMNS = ("interface", "causal", "reset", "non-finite", "stream", "split", "batch")
-"""The laws that ask something of a model of others, in the order of the table.
+"""The laws that apply to models of other libraries, in the order of the table.
 
-`reset` is asked after another episode and, apart, after NaN, infinity and -1e30 in the old state
-(`non-finite`): a reset by multiplication breaks the second alone. `metrics`, `refresh` and `replay`
-ask about functions that these libraries do not have.
+`reset` is tested after another episode and, separately, after NaN, infinity and -1e30 in the old
+state (`non-finite`): a reset by multiplication breaks only the second. `metrics`, `refresh` and
+`replay` test functions that these libraries do not have.
 """
 VALUES = TOLERANCES["float32"][0]
-"""How far outputs may be apart."""
+"""How far outputs may differ."""
 Row = dict[str, Any]
 
 
 def line(row: Row) -> str:
-    """What to say of a model as soon as it is tried."""
+    """A line about a model as soon as it is tested."""
     if "error" in row:
         return f"{row['model']}: {row['error']}"
     broken = [f"{law} ({_deviation(row['laws'][law])})" for law in broken_laws(row)]
@@ -41,14 +41,14 @@ def write(rows: Sequence[Row], folder: Path | None) -> None:
 
 
 def save(rows: Sequence[Row], folder: Path) -> None:
-    """The rows as JSON, one a line, in the order of their names."""
+    """The rows as JSON, one per line, in the order of their names."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row) + "\n" for row in sorted(rows, key=lambda row: _order(row))]
     (folder / "rows.jsonl").write_text("".join(lines))
 
 
 def load(folder: Path) -> dict[str, Row]:
-    """The rows of a folder by model; none if there are none yet."""
+    """The rows of a folder by model; empty if there are none yet."""
     path = folder / "rows.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return {row["model"]: row for row in map(json.loads, lines)}
@@ -60,12 +60,12 @@ def broken_laws(row: Row) -> list[str]:
 
 
 def outputs_agree(found: dict[str, Any]) -> bool:
-    """Whether a law is broken by gradients alone, or by what has no size."""
+    """Whether a law is broken by gradients alone, or without a measurable deviation."""
     return found["value"] is not None and found["value"] <= VALUES
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
-    """Models by laws, the breaches, and what could not be tried."""
+    """The table of models by laws, the breaches, and the models that could not be tested."""
     tried = sorted((row for row in rows if "error" not in row), key=_order)
     failed = sorted((row for row in rows if "error" in row), key=_order)
     found = [_of_models(tried)]
@@ -116,7 +116,7 @@ def _entry(found: dict[str, Any]) -> str:
 
 
 def _deviation(found: dict[str, Any]) -> str:
-    """The output's, or the gradient's where outputs agree; an interface has none."""
+    """The output's deviation, or the gradient's where outputs agree; an interface has none."""
     value, gradient = found["value"], found["gradient"]
     if value is None:
         return "not finite"
@@ -126,7 +126,7 @@ def _deviation(found: dict[str, Any]) -> str:
 
 
 def _breaches(row: Row) -> list[list[str]]:
-    """One entry for each broken law with evidence, in outputs first."""
+    """One entry for each broken law with evidence, those in outputs first."""
     entries = []
     seen = "; ".join(
         f"`{found['where']}`: {_size(found['deviation'])}" for found in row.get("confirmed", [])

@@ -1,4 +1,4 @@
-"""The smallest case in which a memory breaks a law, in outputs alone."""
+"""The smallest case in which a memory breaks a law, looking only at outputs."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from clew.memory.base import AbstractMemory, State, scan_steps
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 17, 64)
 AFTER = 6
-"""Observations before the chunk, where there are any, and after it."""
+"""Observations before the chunk, if there are any, and after it."""
 
 
 class Case(NamedTuple):
@@ -32,19 +32,19 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The smallest case, and how far the two ways are apart."""
+    """The smallest case, and how far the two ways differ."""
 
     case: Case
     at: int
-    """the first output that differs; those from `case.length` on are of later steps"""
+    """the first output that differs; those from `case.length` on belong to later steps"""
     is_: float
     should_be: float
     deviation: float
-    """relative to the largest output, as the laws have it"""
+    """relative to the largest output, as in the laws"""
 
 
 Way = Callable[[AbstractMemory, State, Array, Array, Array], tuple[Array, Array]]
-"""Memory, state before, observations, starts, length of the chunk to two sequences of outputs."""
+"""Maps memory, previous state, observations, starts, and chunk length to two output sequences."""
 
 
 def _stream(memory: AbstractMemory, state: State, xs: Array, starts: Array, n: Any) -> Any:
@@ -69,7 +69,7 @@ def _causal(memory: AbstractMemory, state: State, xs: Array, starts: Array, n: A
 
 def _reset(read: Callable[..., Any]) -> Way:
     def way(memory: AbstractMemory, state: State, xs: Array, starts: Array, n: Any) -> Any:
-        at = jnp.argmax(starts)  # read from there on: the rest is moved behind and not compared
+        at = jnp.argmax(starts)  # reading begins there; the rest is moved behind and not compared
         _, ys = read(memory, state, xs, starts)
         moved = jnp.roll(xs, -at, axis=0)
         _, fresh = read(memory, memory.init_state(), moved, jnp.zeros_like(starts))

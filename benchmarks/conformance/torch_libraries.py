@@ -1,7 +1,8 @@
-"""The models of libraries in PyTorch: how each is made, how it reads a chunk, and how it acts.
+"""The models of libraries in PyTorch: how each is built, reads a chunk, and acts.
 
-Every function imports its library when it is called, in an environment that has it. Layouts differ:
-the adapter's is [batch, time, ...], and what a library wants is said by its `transpose(0, 1)`.
+Every function imports its library when it is called, in an environment that has the library.
+Layouts differ: the adapter's is [batch, time, ...]; `transpose(0, 1)` marks libraries that want
+time first.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ Step = Callable[[Any, Tensors, torch.Tensor, torch.Tensor], tuple[Sequence, torc
 
 
 def made(module: nn.Module, calls: TorchCalls) -> AbstractMemory:
-    """The memory of a module, with weights that make a difference."""
+    """The memory of a module, with weights large enough to matter."""
     return TorchModule(module, calls, SIZE, SIZE)
 
 
@@ -37,7 +38,7 @@ def zeros(*shapes: tuple[int, ...]) -> Callable[[Any, int], Sequence[torch.Tenso
 
 
 def layers_first(state: Tensors) -> Any:
-    """[batch, layers, size] as PyTorch's own recurrent nets want it: one tensor or a pair."""
+    """[batch, layers, size] in the layout of PyTorch's recurrent nets: one tensor or a pair."""
     moved = tuple(t.transpose(0, 1).contiguous() for t in state)
     return moved if len(moved) == 2 else moved[0]
 
@@ -51,7 +52,7 @@ def batch_first(state: Any) -> Tensors:
 def by_steps(
     step: Step, module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor
 ) -> Any:
-    """The state after a chunk of a library whose chunk gives none: that of its acting."""
+    """The state after a chunk, from acting, for a library whose chunk returns none."""
     for x, start in zip(xs.transpose(0, 1), starts.transpose(0, 1), strict=True):
         state = tuple(step(module, state, x, start)[0])
     return state
@@ -84,7 +85,7 @@ def torch_rnn(name: str) -> AbstractMemory:
 
 
 def torchrl(kind: str, **options: Any) -> AbstractMemory:
-    """TorchRL's modules: `set_recurrent_mode` reads a chunk, else they act; both by is_init."""
+    """TorchRL's modules: `set_recurrent_mode` reads a chunk, else they act; both use is_init."""
     from tensordict import TensorDict
     from torchrl.modules import GRUModule, LSTMModule, set_recurrent_mode
 
@@ -101,8 +102,8 @@ def torchrl(kind: str, **options: Any) -> AbstractMemory:
 
     def read(module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor) -> Any:
         batch, time = xs.shape[:2]
-        # Its chunks may begin in the middle, so that it does not reset at their first is_init:
-        # what is stored there is the primer's zero.
+        # Its chunks may begin in the middle of an episode, so it does not reset at their first
+        # is_init: the state stored there is the primer's zero.
         state = renewed(begin, module, state, starts[:, 0])
         carried = {
             key: torch.cat([t[:, None], torch.zeros(batch, time - 1, *t.shape[1:])], 1)
@@ -123,14 +124,14 @@ def torchrl(kind: str, **options: Any) -> AbstractMemory:
 
 
 def sb3_contrib() -> AbstractMemory:
-    """RecurrentPPO's LSTM: `_process_sequence` acts and learns, by episode_starts."""
+    """RecurrentPPO's LSTM: `_process_sequence` acts and learns, with episode_starts."""
     from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 
     torch.manual_seed(0)
     process = RecurrentActorCriticPolicy._process_sequence
 
     def read(module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor) -> Any:
-        flat = xs.reshape(-1, SIZE)  # sequence after sequence, as its buffer gives them
+        flat = xs.reshape(-1, SIZE)  # sequence after sequence, as in its buffer
         flags = starts.to(xs.dtype).reshape(-1)
         ys, after = process(flat, layers_first(state), flags, module)
         return batch_first(after), ys.reshape(xs.shape)
@@ -144,7 +145,7 @@ def sb3_contrib() -> AbstractMemory:
 
 
 def sample_factory(kind: str, layers: int) -> AbstractMemory:
-    """Sample Factory's core: packed sequences between dones learn, the sampler zeroes states."""
+    """Sample Factory's core: learns from packed sequences between dones; sampling zeroes states."""
     from sample_factory.algo.learning.rnn_utils import build_core_out_from_seq, build_rnn_inputs
     from sample_factory.model.core import ModelCoreRNN
 
@@ -195,7 +196,7 @@ def rl_games(kind: str) -> AbstractMemory:
 
 
 def rsl_rl(kind: str) -> AbstractMemory:
-    """rsl_rl's RNN: trajectories between dones, padded, learn; acting keeps and resets its own."""
+    """rsl_rl's RNN: learns from padded trajectories between dones; acting resets its own state."""
     from rsl_rl.modules.rnn import RNN
     from rsl_rl.utils import split_and_pad_trajectories
 
@@ -254,7 +255,7 @@ def min_rnn(kind: str) -> AbstractMemory:
 
 
 def ncps(kind: str) -> AbstractMemory:
-    """ncps' liquid networks: a chunk goes on from hx, and a chunk of one acts."""
+    """ncps' liquid networks: a chunk continues from hx, and a chunk of one acts."""
     from ncps.torch import LTC, CfC
     from ncps.wirings import AutoNCP
 
@@ -280,14 +281,14 @@ def from_nothing(
     chunk: Callable[[Any, torch.Tensor], torch.Tensor],
     step: Callable[[Any, Tensors, torch.Tensor], tuple[Sequence, torch.Tensor]],
 ) -> TorchCalls:
-    """A library whose chunk begins with nothing and gives no state: it reads whole episodes.
+    """A library whose chunk starts from nothing and returns no state: it reads whole episodes.
 
-    Members that begin an episode with the chunk are read so. The rest, and all states, are those of
-    steps. A chunk has no gradient to the state before it, so a step has none to a fresh one.
+    Members whose episode begins with the chunk are read this way. The others, and all states, come
+    from steps. A chunk has no gradient to the state before it, so a step has none to a fresh state.
     """
 
     def fresh(module: Any, state: Tensors) -> tuple[torch.Tensor, Tensors]:
-        """Which members are before any observation, and states to which these have no gradient."""
+        """Which members have read nothing yet, and states to which these have no gradient."""
         first = begin(module, len(state[0]))
         same = [(a == b).flatten(1).all(1) for a, b in zip(state, first, strict=True)]
         members = torch.stack(same).all(0)
@@ -312,7 +313,7 @@ def from_nothing(
 
 
 def mambapy() -> AbstractMemory:
-    """mambapy's block: a parallel scan over a chunk from nothing, and steps with a cache."""
+    """mambapy's block: a parallel scan over a fresh chunk, and steps with a cache."""
     from mambapy.mamba import MambaBlock, MambaConfig
 
     torch.manual_seed(0)
@@ -327,7 +328,7 @@ def mambapy() -> AbstractMemory:
 
 
 def mlstm() -> AbstractMemory:
-    """xlstm's mLSTM layer: a parallel form over a chunk from nothing, and steps with a state."""
+    """xlstm's mLSTM layer: a parallel form over a fresh chunk, and steps with a state."""
     from xlstm import mLSTMLayer, mLSTMLayerConfig
 
     torch.manual_seed(0)
@@ -335,11 +336,11 @@ def mlstm() -> AbstractMemory:
         embedding_dim=SIZE, context_length=128, num_heads=2, proj_factor=1.0, conv1d_kernel_size=4
     )
     module = mLSTMLayer(config)
-    for p in module.parameters():  # its gates begin so that nothing is read
+    for p in module.parameters():  # its initial gates would let it read nothing
         nn.init.normal_(p, std=0.4)
 
     def step(module: Any, state: Tensors, x: torch.Tensor) -> Any:
-        conv = state[3].clone()  # which the library changes in place
+        conv = state[3].clone()  # the library changes it in place
         y, after = module.step(x[:, None], tuple(state[:3]), (conv,))
         return [*after["mlstm_state"], *after["conv_state"]], y[:, 0]
 
@@ -352,7 +353,7 @@ def mlstm() -> AbstractMemory:
 
 
 def slstm() -> AbstractMemory:
-    """xlstm's sLSTM layer: a chunk goes on from a state, and steps have their own function."""
+    """xlstm's sLSTM layer: a chunk continues from a state, and steps have their own function."""
     from xlstm import sLSTMLayer, sLSTMLayerConfig
 
     torch.manual_seed(0)
@@ -363,7 +364,7 @@ def slstm() -> AbstractMemory:
         nn.init.normal_(p, std=0.4)
 
     def read(module: Any, state: Tensors, xs: torch.Tensor) -> Any:
-        # A chunk knows three inputs of before, a step four, of which it forgets the oldest.
+        # A chunk keeps the last three inputs, a step four, the oldest of which it drops.
         cells, conv = state[0].transpose(0, 1), state[1]
         ys, after = module(xs, conv[:, 1:], cells, return_last_state=True)
         inputs = torch.cat([conv[:, :1] * 0, after["conv_state"]], 1)
@@ -444,7 +445,7 @@ def recurrentgemma(name: str) -> AbstractMemory:
         for x, start in zip(xs.transpose(0, 1), starts.transpose(0, 1), strict=True):
             state, y = step(module, tuple(state), x, start)
             by_one.append(y)
-        # Only a chunk that opens an episode can be read as one.
+        # Only a chunk that begins an episode can be read as one.
         ys = torch.where(starts[:, :1, None], ys, torch.stack(by_one, 1))
         return chosen(starts[:, 0], whole, state), ys
 
@@ -459,7 +460,7 @@ def models() -> dict[str, Model]:
         name: str, library: str, what: str, make: Any, chunk: str, step: str, *more: Any
     ) -> None:
         row = Model(library, what, make, chunk, step, *more)
-        found[name] = row._replace(lengths=(1, 7, 33))  # a call out of JAX for every step
+        found[name] = row._replace(lengths=(1, 7, 33))  # every step is a call out of JAX
 
     for name in ("LSTM", "GRU", "RNN"):
         what, make = f"torch.nn.{name}", partial(torch_rnn, name)

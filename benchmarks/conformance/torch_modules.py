@@ -1,9 +1,9 @@
-"""PyTorch modules of other libraries as memories, by calls out of JAX's programs.
+"""PyTorch modules of other libraries as memories, called from JAX's programs.
 
-A library reads whole batches, as it does when it learns: `vmap` hands all its members over in one
-call. The gradient is PyTorch's, of a member at a time, read twice in a batch of two: so NaN of one
-member never reaches another's gradient by way of the parameters that they share, and libraries that
-want more than one member have two.
+A library reads whole batches, as it does in training: `vmap` passes all members in one call. The
+gradient is PyTorch's, computed for one member at a time, which is read twice in a batch of two. So
+one member's NaN never reaches another's gradient through the shared parameters, and libraries that
+require more than one member have two.
 """
 
 import copy
@@ -25,19 +25,19 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class TorchCalls(NamedTuple):
-    """A library's own functions, on batches. `module` is whichever precision is asked for."""
+    """A library's own functions, on batches. `module` has the requested precision."""
 
     begin: Callable[[Any, int], Sequence[torch.Tensor]]
-    """Module and batch size to the state before any observation, tensors [batch, ...]."""
+    """Maps module and batch size to the initial state, tensors [batch, ...]."""
     read: Callable[[Any, Tensors, torch.Tensor, torch.Tensor], tuple[Sequence, torch.Tensor]]
-    """A chunk: module, state, observations [batch, time, in] and starts [batch, time] to the state
-    and outputs [batch, time, out]."""
+    """Reads a chunk: module, state, observations [batch, time, in] and starts [batch, time] to the
+    state and outputs [batch, time, out]."""
     step: Callable[[Any, Tensors, torch.Tensor, torch.Tensor], tuple[Sequence, torch.Tensor]]
-    """One observation: [batch, in], starts [batch]; to the state and outputs [batch, out]."""
+    """Reads one observation: [batch, in], starts [batch]; to the state and outputs [batch, out]."""
 
 
 class TorchModule(AbstractMemory):
-    """A memory of another library, a module of PyTorch's; its parameters are arrays of JAX."""
+    """A memory of another library, a PyTorch module; its parameters are JAX arrays."""
 
     parameters: tuple[Array, ...]
     host: "Host" = eqx.field(static=True)
@@ -81,12 +81,12 @@ class Host:
         self.calls, self.output_size = calls, output_size
 
     def begin(self) -> list[np.ndarray]:
-        """The state of one member before any observation, [1, ...]."""
+        """The initial state of one member, [1, ...]."""
         with torch.no_grad():
             return [t.detach().numpy() for t in self.calls.begin(self.modules["float32"], 1)]
 
     def forward(self, way: str, parameters: Any, state: Any, x: Any, start: Any) -> Any:
-        """State and outputs after the call that `way` names; with or without a batch axis."""
+        """State and outputs after the call named `way`; with or without a batch axis."""
         batched, (state, x, start) = self._batch(way, (state, x, start))
         with self._ready(parameters, batched, x.dtype) as module, torch.no_grad():
             after, ys = self._call(way, module, state, x, start)
@@ -96,7 +96,7 @@ class Host:
     def backward(
         self, way: str, parameters: Any, state: Any, x: Any, start: Any, cotangents: Any
     ) -> Any:
-        """Gradients of parameters, state and observations, a member at a time."""
+        """Gradients of parameters, state and observations, one member at a time."""
         batched, (state, x, start, cotangents) = self._batch(way, (state, x, start, cotangents))
         with self._ready(parameters, batched, x.dtype) as module:
             data = (state, x, start, cotangents)
@@ -135,7 +135,7 @@ class Host:
         return [t.contiguous() for t in after], ys.contiguous()
 
     def _batch(self, way: str, data: Any) -> tuple[bool, Any]:
-        """Arrays of equally many members, and whether there was a batch axis; they are copies."""
+        """Arrays with equally many members, and whether there was a batch axis; they are copies."""
         data = jax.tree.map(np.asarray, data)
         batched = data[1].ndim == (2 if way == "step" else 3)
         if not batched:
@@ -145,7 +145,7 @@ class Host:
 
     @contextmanager
     def _ready(self, parameters: Any, batched: bool, dtype: Any) -> Iterator[torch.nn.Module]:
-        """The module of a precision with these parameters."""
+        """The module in a precision, with these parameters."""
         module = self.modules[np.dtype(dtype).name]
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.from_numpy(np.zeros(0, dtype)).dtype)
@@ -179,7 +179,7 @@ def _backward(host: Host, way: str, data: Any, cotangents: Any) -> Any:
 
 
 def _flat(cotangents: Any) -> list[np.ndarray]:
-    """Those of the state and, behind them, of the outputs."""
+    """The cotangents of the state followed by those of the outputs."""
     of_state, of_outputs = cotangents
     return [*of_state, of_outputs]
 
@@ -196,13 +196,13 @@ def cut_at_starts(
     read: Callable[[Any, Tensors, torch.Tensor], tuple[Sequence, torch.Tensor]],
     step: Callable[[Any, Tensors, torch.Tensor], tuple[Sequence, torch.Tensor]],
 ) -> TorchCalls:
-    """The calls of a library that knows no starts, as a careful caller makes them.
+    """The calls of a library without starts, as a careful caller makes them.
 
-    Members whose episodes start at the same places are read together, and their chunk is cut there.
+    Members whose episodes start at the same steps are read together, and their chunk is cut there.
     """
 
     def together(module: Any, state: Tensors, xs: torch.Tensor, starts: torch.Tensor) -> Any:
-        """Members whose episodes start at the same places."""
+        """Groups members whose episodes start at the same steps."""
         cuts = torch.nonzero(starts[0]).flatten().tolist()
         edges = [0, *[cut for cut in cuts if cut], xs.shape[1]]
         outputs = []
@@ -234,11 +234,11 @@ def renewed(
     state: Tensors,
     start: torch.Tensor,
 ) -> Tensors:
-    """The state [batch, ...], as before any observation where an episode starts."""
+    """The state [batch, ...], reset wherever an episode starts."""
     return chosen(start, begin(module, len(start)), state)
 
 
 def chosen(first: torch.Tensor, one: Sequence[Any], other: Sequence[Any]) -> Tensors:
-    """`one` where `first` [batch] says so, `other` elsewhere; by selection."""
+    """`one` where `first` [batch] is true, `other` elsewhere; by selection."""
     masks = [first.view(-1, *[1] * (leaf.ndim - 1)) for leaf in other]
     return tuple(torch.where(m, a, b) for m, a, b in zip(masks, one, other, strict=True))

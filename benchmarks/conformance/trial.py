@@ -1,4 +1,4 @@
-"""One model's trial: the laws, the smallest cases of what is broken, and what that amounts to."""
+"""One model's test: the laws, the smallest cases of broken ones, and a summary."""
 
 import math
 import platform
@@ -19,7 +19,7 @@ NON_FINITE = ("after NaN", "after infinity", "after -1e30")
 
 
 def try_model(name: str, model: Model) -> dict[str, Any]:
-    """The row of a model: what it is, each law's outcome, and evidence for what is broken."""
+    """The row of a model: its description, each law's outcome, and evidence for broken laws."""
     began = time.perf_counter()
     memory = model.make()
     row: dict[str, Any] = {
@@ -51,7 +51,7 @@ def outcomes(report: LawReport, by_caller: bool = False) -> dict[str, dict[str, 
 
     Args:
         report: of a check.
-        by_caller: whether resets within a chunk are the adapter's: then `reset` is "not run".
+        by_caller: whether the adapter resets within a chunk: then `reset` is "not run".
     """
     found = {}
     for column in COLUMNS:
@@ -94,10 +94,10 @@ def _smallest(memory: AbstractMemory, broken: list[str]) -> dict[str, Any]:
 
 
 def _double(memory: AbstractMemory, model: Model) -> dict[str, Any] | str:
-    """What is broken in double precision too, which no rounding explains."""
+    """The laws that are broken in double precision too, which rounding cannot explain."""
     try:
         report = check(memory, lengths=model.lengths, precision="float64", raise_on_failure=False)
-    except Exception as error:  # a library that names float32 inside
+    except Exception as error:  # a library that uses float32 internally
         return f"not in double precision: {type(error).__name__}"
     laws = outcomes(report, model.starts == BY_CALLER)
     if laws["interface"]["verdict"] == "broken":
@@ -106,7 +106,7 @@ def _double(memory: AbstractMemory, model: Model) -> dict[str, Any] | str:
 
 
 def confirmed(name: str) -> list[dict[str, Any]]:
-    """The breaches of a model that the library's own functions show, without any adapter."""
+    """The breaches of a model, shown by the library's own functions without an adapter."""
     found = []
     for confirmation in CONFIRMATIONS.get(name, ()):
         line = confirmation.line()
@@ -116,6 +116,6 @@ def confirmed(name: str) -> list[dict[str, Any]]:
 
 
 def _number(value: float) -> float | None:
-    """Rounded, and None for what JSON has no number for: infinity, or no number at all."""
+    """A rounded number, and None for infinity or NaN, which JSON does not have."""
     value = float(np.float64(value))
     return float(f"{value:.3g}") if math.isfinite(value) else None

@@ -1,1 +1,1 @@
-"""The costs of Pramanik (2023): its conventions, its figures, and what is counted of both."""
+"""The costs of Pramanik (2023): its conventions, its figures, and the counts made here."""

@@ -1,4 +1,4 @@
-"""The published figures on costs beside what is counted here, and whole memories.
+"""The published figures on costs beside the counts made here, and whole memories.
 
     python -m benchmarks.costs --compiled --measure --length 64 --repeats 7 \\
         --output results/pramanik-costs
@@ -39,7 +39,7 @@ def main(args: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=8, help="environments side by side")
     parser.add_argument("--length", type=int, default=256, help="steps of a chunk")
     parser.add_argument("--compiled", action="store_true", help="add XLA's analysis of programs")
-    parser.add_argument("--measure", action="store_true", help="add the time that they take")
+    parser.add_argument("--measure", action="store_true", help="add their measured time")
     parser.add_argument("--repeats", type=int, default=15, help="timed calls of each program")
     parser.add_argument("--output", default="", help="write tables, a picture and JSON here")
     given = parser.parse_args(args)

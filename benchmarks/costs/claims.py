@@ -1,4 +1,4 @@
-"""What Pramanik (2023) says of costs, figure by figure, beside what is counted here."""
+"""The claims of Pramanik (2023) about costs, figure by figure, beside the counts made here."""
 
 import csv
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ WHOLE_MEMORY = "gtrxl" + REPROJECTED
 FLOPS = 2
 """Floating-point operations in one multiply-add."""
 KEPT = 0.9
-"""The fraction of a published ratio that is enough for it to hold."""
+"""A published ratio holds if at least this fraction of it is found."""
 
 
 class Figure(NamedTuple):
-    """A published number: a quantity of `of`, or how many times that of `than` it goes into."""
+    """A published number: a quantity of `of`, or by how much that of `than` exceeds it."""
 
     source: str
     what: str
@@ -32,13 +32,13 @@ class Figure(NamedTuple):
     setting: Setting
     quantity: Quantity
     of: str
-    """the attention whose operations or state it is; of a ratio, the cheaper one"""
+    """the attention whose operations or state size it is; of a ratio, the cheaper one"""
     than: str | None
     """of a ratio, the more expensive one"""
     by_thesis: float
     """by the thesis's own convention, `benchmarks.costs.published`"""
     note: str
-    """under which convention the published figure comes out, or that it does not"""
+    """the convention that reproduces the published figure, or a note that none does"""
 
     @property
     def reproduced(self) -> bool:
@@ -47,10 +47,10 @@ class Figure(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A number with either GTrXL in it; None where it is not known, or does not depend on it."""
+    """A number with either form of GTrXL; None where it is unknown or does not depend on it."""
 
     reprojected: float | None
-    """with one that projects its whole memory at every step"""
+    """with a GTrXL that projects its whole memory at every step"""
     cached: float | None
     """with its key/value cache, or without any GTrXL"""
 
@@ -63,7 +63,7 @@ class LayerFigure(NamedTuple):
     compiled: Pair
     """by XLA's count of the compiled step, or by bytes of state"""
     measured: Pair
-    """by the time of a step; of state there is none"""
+    """by the time of a step; there is none for state"""
 
 
 def figures() -> list[Figure]:
@@ -83,7 +83,7 @@ def _figure(row: dict[str, Any]) -> Figure:
         for name in (row["of"], row["than"])
     )
     value = of if than is None else than / of
-    if row["note"].startswith("8.4e6 / 2.1e5"):  # of two figures that were cut off before
+    if row["note"].startswith("8.4e6 / 2.1e5"):  # a ratio of two figures that were cut off first
         value = 8.4e6 / 2.1e5
     return Figure(**row, by_thesis=value)
 
@@ -95,14 +95,14 @@ ELSEWHERE = (
     ("Section 5.2.3", "order of the agents' returns in the Memory Maze"),
     ("Section 5.2.4", "returns of GTrXL with memories of 64, 128 and 256"),
 )
-"""Published claims that learning curves or runs on a GPU must answer, and no count can."""
+"""Published claims that only learning curves or runs on a GPU can answer, not a count."""
 
 
 def of_layer(figure: Figure, accounts: Mapping[str, Account]) -> LayerFigure:
-    """The figure for whole layers; one of a single head is its fraction of the layer's.
+    """The figure for whole layers; that of a single head is its fraction of the layer's.
 
     Args:
-        figure: what was published.
+        figure: the published figure.
         accounts: of the figure's setting, by name, as `attention_subjects` names them.
     """
     heads = figure.setting.num_heads if figure.than is None else 1
@@ -140,9 +140,9 @@ def amount(account: Account, quantity: Quantity, how: str) -> float | None:
 def verdict(figure: Figure, counted: Pair) -> str:
     """Whether a published ratio holds with a re-projecting GTrXL, and with a cached one.
 
-    A ratio holds if the counted one is at least `KEPT` of it; else it is smaller, or reversed. Both
-    must be read together with the other quantity: without its cache a GTrXL is slow and small, with
-    it fast and large, never slow and large. Of a number that is no ratio nothing is said.
+    A ratio holds if the counted one is at least `KEPT` of it; otherwise it is smaller, or reversed.
+    Both must be read together with the other quantity: without its cache a GTrXL is slow and small,
+    with it fast and large, never slow and large. A number that is not a ratio gets no verdict.
     """
     words = []
     for number in counted if figure.than is not None else ():

@@ -1,4 +1,4 @@
-"""The published figures on costs beside what is counted: tables, and a picture of contexts."""
+"""The published figures on costs beside the counts: tables, and a picture of contexts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ from clew.report.document import UNKNOWN, Table, tabulate
 from clew.report.figures import COLOURS, new_figure
 
 CONTEXTS = tuple(2**k for k in range(5, 14))
-"""Windows of GTrXL, in steps."""
+"""Window lengths of GTrXL, in steps."""
 
 
 def attention_table(name: str, setting: Setting, of: Sequence[Account]) -> Table:
@@ -79,7 +79,7 @@ def published(plan: CostPlan, log: Callable[[str], None]) -> tuple[list[Table], 
 
 
 def _as_data(figure: Figure, of: Mapping[str, Account]) -> dict[str, Any]:
-    """A published figure and what is counted here, for JSON."""
+    """A published figure and its counts here, for JSON."""
     counted = of_layer(figure, of)
     more = {"setting": figure.setting.name, "reproduced": figure.reproduced, "ours": counted}
     return figure._asdict() | more | {"verdict": verdict(figure, counted.counted)}
@@ -90,7 +90,7 @@ def figures_tables(
 ) -> tuple[Table, Table]:
     """Every published number on costs: by the thesis's convention, and as counted here.
 
-    The accounts are by the name of the setting, then by that of the attention.
+    The accounts are indexed by the name of the setting, then by that of the attention.
     """
     by_thesis, by_count = [], []
     for figure in published:
@@ -150,7 +150,7 @@ _ORDERED = ("products", "elementwise", "floats")
 
 
 def _sum(terms: Sequence[Term], sizes: dict[str, int]) -> str:
-    """Terms of equal sizes together, the largest first."""
+    """Merges terms of equal sizes, the largest first."""
     factors: dict[tuple[str, ...], int] = {}
     for t in terms:
         key = tuple(sorted(t.sizes, key=list(SYMBOLS).index))
@@ -230,7 +230,7 @@ def draw(path: Path) -> None:
 
 
 def _panel(axes: Axes, drawn: Sequence[Line], values: Sequence[Sequence[int]], what: str) -> None:
-    """One quantity of every memory, each line named at its right end."""
+    """One quantity of every memory, each line labelled at its right end."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for line, ys, colour in zip(drawn, values, COLOURS, strict=True):
@@ -253,7 +253,7 @@ def _panel(axes: Axes, drawn: Sequence[Line], values: Sequence[Sequence[int]], w
 
 
 def _apart(values: Sequence[int], least: float) -> list[float]:
-    """Places for labels at the given heights, each at least `least` times the one below."""
+    """Positions for labels at the given heights, each at least `least` times the one below."""
     places = [0.0] * len(values)
     before = 0.0
     for index in sorted(range(len(values)), key=lambda i: values[i]):

@@ -1,18 +1,18 @@
-"""The operations and the state that Pramanik (2023) counts, for one head of one attention.
+"""The operations and the state size that Pramanik (2023) counts, for one head of one attention.
 
-The thesis says that it counts floating-point operations and the size of the recurrent state, and
-gives no formulas. These are found by trying: each reproduces published figures to their last digit,
-or is the same rule applied to what the published figure must then be of. The rule:
+The thesis says that it counts floating-point operations and the size of the recurrent state, but
+gives no formulas. The formulas here were found by trial: each reproduces published figures to their
+last digit, or applies the same rule to figures that must then follow from it. The rule:
 
 - a multiply-add is two operations, an elementwise multiplication, addition or relu is one, a
   sigmoid, a cosine, an exponential and the softmax are none; biases are added;
 - only the attention's own equations: no norm, no position encoding, no output product;
 - one head by itself, with the whole memory of M vectors of d numbers that all heads share;
-- figures are cut off and not rounded (7.877 is printed as 7.87, 1.969 as 1.96).
+- figures are truncated, not rounded (7.877 is printed as 7.87, 1.969 as 1.96).
 
-What the figures pin down: that GTrXL projects its whole memory, two operations for a multiply-add,
-and the 8 in ReLiT's update. The small terms are 1% of ReLiT's operations, and other ways of
-counting them would do as well.
+The figures determine that GTrXL projects its whole memory, that a multiply-add is two operations,
+and the 8 in ReLiT's update. The small terms are 1% of ReLiT's operations; other ways to count them
+would fit as well.
 """
 
 from typing import NamedTuple
@@ -42,14 +42,14 @@ class Setting(NamedTuple):
 
 
 PARISOTTO = Setting("sections 3.3, 4.2", "Pramanik (2023), p. 25 and 35", 256, 8, 64, 512, 4, 7)
-"""Those of Parisotto et al. (2020), with the 8 heads of section 3.3.1."""
+"""The sizes of Parisotto et al. (2020), with the 8 heads of section 3.3.1."""
 TMAZE = Setting("Table 5.1", "Pramanik (2023), Table A.2", 128, 4, 64, 256, 4, 1)
 SETTINGS = (PARISOTTO, TMAZE)
 
 
 def by_convention(quantity: str, attention: str, setting: Setting, vectors: int) -> float:
-    """The operations or the state of one head: of "gtrxl", "relit", or "arelit" with so many
-    vectors in the place of C."""
+    """The operations or the state of one head: of "gtrxl", "relit", or "arelit" with this many
+    vectors in place of C."""
     d, head, eta = setting.hidden_size, setting.head_size, setting.eta
     if quantity == "operations":
         return {
@@ -95,10 +95,10 @@ def relit_state(head: int, eta: int) -> int:
 
 
 def arelit_operations(d: int, head: int, eta: int, vectors: int) -> int:
-    """Algorithm 6 by the same rule: 5 (eta + 1) d_h for every pair of vectors in the place of C.
+    """Algorithm 6 by the same rule: 5 (eta + 1) d_h for every pair of vectors in place of C.
 
-    Three to decay, scale and add to a vector and two to read it. None of the published operations
-    of AReLiT comes out, see `arelit_products`.
+    Three to decay, scale and add to a vector and two to read it. This gives none of the published
+    operations of AReLiT, see `arelit_products`.
     """
     return _features(d, head, eta) + 2 * head + 5 * vectors * (eta + 1) * head
 
@@ -106,7 +106,7 @@ def arelit_operations(d: int, head: int, eta: int, vectors: int) -> int:
 def arelit_products(d: int, head: int) -> int:
     """Two operations for each multiply-add of the five products of Algorithm 6 with d d_h weights.
 
-    A lower bound of AReLiT's operations by the rule that GTrXL's and ReLiT's follow. At d = 128 and
+    A lower bound of AReLiT's operations by the rule that fits GTrXL and ReLiT. At d = 128 and
     d_h = 64 it is 81,920, above the 67,000 of Table 5.1 for everything that AReLiT does.
     """
     return 2 * 5 * d * head
@@ -127,7 +127,7 @@ def _features(d: int, head: int, eta: int) -> int:
 
 
 def printed(value: float, published: str) -> bool:
-    """Whether a number, cut off or rounded to the digits of a published one, is that one.
+    """Whether a number equals a published one when it is truncated or rounded to its digits.
 
     `published` is written as in the thesis, "110.95", or with an exponent, "8.4e6".
     """

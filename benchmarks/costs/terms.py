@@ -1,7 +1,7 @@
-"""What a layer's attention costs, in products of sizes: the terms that published orders stand for.
+"""The cost of a layer's attention as products of sizes: the terms behind the published orders.
 
-They describe the code: a test holds their sums against the counts of the program itself,
-`clew.lab.costs.multiply_adds` and `state_size`, which defines what is counted, exactly.
+They describe the code: a test compares their sums with the counts of the program itself,
+`clew.lab.costs.multiply_adds` and `state_size`, whose definition of the counts is exact.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from benchmarks.costs.published import Setting
 from clew.lab.costs.account import REPROJECTED
 
 Kind = Literal["products", "elementwise", "shared", "floats", "integers"]
-"""What a term counts: the three kinds of `clew.lab.costs.Arithmetic`, and the state size."""
+"""The kinds of terms: the three of `clew.lab.costs.Arithmetic`, and the state size."""
 
 SYMBOLS = {
     "d": "hidden_size, width of the residual stream or of h",
@@ -23,7 +23,7 @@ SYMBOLS = {
     "V": "vectors of AReLiT: r + 1, or r with `code` frequencies",
     "K": "key vectors of AReLiT: V, and one more with `code` frequencies, the normaliser",
 }
-"""What the letters in a term stand for."""
+"""The meaning of the letters in a term."""
 
 
 class Term(NamedTuple):
@@ -31,10 +31,10 @@ class Term(NamedTuple):
 
     kind: Kind
     what: str
-    """what is computed or held"""
+    """the computed or stored quantity"""
     factor: int
     sizes: tuple[str, ...]
-    """names of sizes, in the order in which they are read"""
+    """names of sizes, in reading order"""
 
     def value(self, sizes: Mapping[str, int]) -> int:
         """The number for given sizes."""
@@ -44,7 +44,7 @@ class Term(NamedTuple):
         return result
 
     def __str__(self) -> str:
-        """As it is read, for example "2 d H d_h"."""
+        """The term as text, for example "2 d H d_h"."""
         numbers = [str(self.factor)] if self.factor != 1 or not self.sizes else []
         return " ".join([*numbers, *_powers(self.sizes)])
 
@@ -58,13 +58,13 @@ def _powers(names: Iterable[str]) -> list[str]:
 
 
 def term(kind: Kind, what: str, factor: int, sizes: str) -> Term:
-    """A term, its sizes written as one reads them: `term("products", "keys", 2, "d H d_h")`."""
+    """A term whose sizes are given as text: `term("products", "keys", 2, "d H d_h")`."""
     return Term(kind, what, factor, tuple(sizes.split()))
 
 
-# The norm of the input is written twice in the code, for the keys and values and for the query
-# (the compiler computes it once), and is counted twice. The distances' projection depends on the
-# parameters alone, so that a batch of environments shares it.
+# The code contains the norm of the input twice, for the keys and values and for the query (the
+# compiler computes it once), so it is counted twice. The distances' projection depends only on the
+# parameters, so that a batch of environments shares it.
 _WINDOW = (
     term("products", "query, key and value", 3, "d H d_h"),
     term("products", "scores of the contents", 1, "S H d_h"),
@@ -114,8 +114,8 @@ TERMS: dict[str, tuple[Term, ...]] = {
         term("floats", "C", 1, "eta H d_h d_h"),
         term("floats", "s", 1, "eta H d_h"),
     ),
-    # The same with V pairs of vectors in the place of C; s is the key vector of frequency 0, unless
-    # there is none (`code`), when it is a vector more.
+    # The same with V pairs of vectors in place of C; s is the key vector of frequency 0, or, if
+    # there is none (`code`), one vector more.
     "arelit": (
         *_GATED_FEATURES,
         term("elementwise", "decayed keys, new keys, k . q", 3, "K eta H d_h"),
@@ -126,11 +126,11 @@ TERMS: dict[str, tuple[Term, ...]] = {
         term("integers", "tick", 1, ""),
     ),
 }
-"""By the name of an attention: one step of a layer with all its heads, and its state."""
+"""For each attention: one step of a layer with all its heads, and its state."""
 
 
 def sizes_of(setting: Setting) -> dict[str, int]:
-    """What the letters are at the sizes of a published figure."""
+    """The values of the letters at the sizes of a published figure."""
     return {
         "d": setting.hidden_size,
         "H": setting.num_heads,

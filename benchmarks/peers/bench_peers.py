@@ -1,9 +1,9 @@
-"""Other libraries' memories beside clew's, by turns, after checking that they do equal work.
+"""Compares other libraries' memories with clew's by turns, after checking that the work is equal.
 
     make bench-peers
     make bench-peers BENCH_ARGS="--output results/peers"
 
-The other libraries live in an environment of their own, `.venv-peers`, which is built if it is
+The other libraries live in their own environment, `.venv-peers`, which is built if it is
 missing (2 GB, once). The comparison takes 8 minutes; leave the machine alone meanwhile.
 """
 
@@ -23,7 +23,7 @@ from comparison.families import FAMILIES, Family
 
 
 def families_of(names: list[str]) -> list[Family]:
-    """The families of these names, or all.
+    """The families with these names, or all.
 
     Raises:
         UserError: for an unknown one.
@@ -36,7 +36,7 @@ def families_of(names: list[str]) -> list[Family]:
 
 
 def plan_of(given: argparse.Namespace) -> Plan:
-    """How much to measure.
+    """The plan: how much to measure.
 
     Raises:
         UserError: for a size below 1.
@@ -55,10 +55,10 @@ def plan_of(given: argparse.Namespace) -> Plan:
 
 
 def earlier_of(folder: Path | None) -> PeerComparison:
-    """What a folder holds of an earlier comparison.
+    """The earlier comparison in a folder.
 
     Raises:
-        UserError: if there is none, or it is of an earlier version.
+        UserError: if there is none, or it is from an earlier version.
     """
     file = folder / "peers.json" if folder else None
     if file is None or not file.exists():
@@ -70,7 +70,7 @@ def earlier_of(folder: Path | None) -> PeerComparison:
 
 
 def require_nothing_lost(folder: Path | None, families: list[Family]) -> None:
-    """Without `--add`, a folder may hold no families but those that are measured again.
+    """Checks that, without `--add`, a folder has no families besides those to be measured again.
 
     Raises:
         UserError: if it holds others.
@@ -95,7 +95,7 @@ def main(args: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--repeats", type=int, default=6, help="turns, of which the table has the median (6)"
+        "--repeats", type=int, default=6, help="turns; the table has their median (6)"
     )
     parser.add_argument(
         "--quick",

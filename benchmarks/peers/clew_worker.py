@@ -22,7 +22,7 @@ KEY = jax.random.key(0)
 
 
 def lstm(sizes: Sizes, arrays: Arrays) -> JaxSubject:
-    """One cell; the recurrent products have no biases of their own."""
+    """One cell; the recurrent products have no biases."""
     memory = make_memory("lstm", input_size=sizes.width, key=KEY, hidden_size=sizes.width)
     return subject(sizes, arrays, filled(memory, cell, arrays), cell)
 
@@ -107,7 +107,7 @@ class MLSTMCell(eqx.Module):
     output: jax.Array
 
     def init_state(self) -> Any:
-        """Zeros, n in the last row."""
+        """Zeros; n in the last row."""
         size = self.value.shape[1]
         return mlstm.MLSTMState(jnp.zeros((1, size + 1, size)), jnp.zeros(1))
 
@@ -131,7 +131,7 @@ class MLSTMCell(eqx.Module):
 
 
 class Diagonal(eqx.Module):
-    """A state each number of which decays by itself: what a model keeps, adds and reads."""
+    """A state whose numbers decay independently; a subclass defines decays, inputs and outputs."""
 
     @abc.abstractmethod
     def init_state(self) -> Any:
@@ -139,7 +139,7 @@ class Diagonal(eqx.Module):
 
     @abc.abstractmethod
     def terms(self, x: Any) -> Any:
-        """What steps keep and add."""
+        """The factors that steps keep, and the inputs that they add."""
 
     @abc.abstractmethod
     def read(self, state: Any, x: Any) -> Any:
@@ -159,7 +159,7 @@ class Diagonal(eqx.Module):
 
 
 class MinGRUCell(Diagonal):
-    """Without a product that narrows; the candidate is positive, as where it has logarithms."""
+    """Without a projection that narrows; the candidate is positive, as where it has logarithms."""
 
     gate: jax.Array
     candidate: jax.Array
@@ -177,7 +177,7 @@ class MinGRUCell(Diagonal):
 
 
 class LRUCell(Diagonal):
-    """Without an activation behind it."""
+    """Without an activation after it."""
 
     nu: jax.Array
     theta: jax.Array
@@ -202,7 +202,7 @@ class LRUCell(Diagonal):
 
 
 def of_arrays(module: type[Any]) -> Any:
-    """A module whose fields are arrays by their names."""
+    """A module whose fields are arrays, by name."""
 
     def build(sizes: Sizes, arrays: Arrays) -> JaxSubject:
         names = list(module.__dataclass_fields__)
@@ -223,7 +223,7 @@ def policy(sizes: Sizes, arrays: Arrays) -> JaxSubject:
 
 
 def cell(memory: Any) -> Arrays:
-    """The arrays of the one cell of an LSTM or GRU, or their gradients."""
+    """The arrays of the single cell of an LSTM or GRU, or their gradients."""
     one = memory.cells[0]
     found = {"input_weight": one.inputs.weight, "recurrent_weight": one.recurrent.weight}
     found["bias"] = one.inputs.bias
@@ -257,7 +257,7 @@ def filled(module: Any, where: Any, arrays: Arrays) -> Any:
 def subject(
     sizes: Sizes, arrays: Arrays, module: Any, gather: Any, *, of_policy: bool = False
 ) -> JaxSubject:
-    """Whatever has `unroll` and `step`, as training calls it: time first, batched by vmap."""
+    """Any object with `unroll` and `step`, called as in training: time first, batched by vmap."""
     params, static = eqx.partition(module, eqx.is_inexact_array)
 
     def state(actors: int) -> Any:
@@ -292,7 +292,7 @@ def subject(
 
 
 def policy_loss(outputs: Any, targets: dict[str, Any]) -> Any:
-    """A2C's: outputs [time, env, actions + 1] are log-probabilities and the value."""
+    """A2C's loss: outputs [time, env, actions + 1] are log-probabilities and the value."""
     log_probs, values = outputs[..., :-1], outputs[..., -1]
     taken = jnp.take_along_axis(log_probs, targets["actions"][..., None], -1)[..., 0]
     entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, -1)

@@ -1,7 +1,7 @@
 """Peers in Flax and JAX: flax's own cells, memorax, mlstm_kernels. Runs in .venv-peers.
 
-Weights are copied from the arrays that every library gets. Where a library's function is another
-one, it gets weights of the same sizes all the same, and how far its outputs are off is reported.
+Weights are copied from the arrays that every library gets. A library whose function differs still
+gets weights of the same sizes, and the difference of its outputs is reported.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ by_steps = import_part(f"{MLSTM}.recurrent.native_step", MLSTM, f"{MLSTM}.recurr
 
 
 def lstm_params(arrays: Arrays) -> dict[str, Any]:
-    """As flax has them, gate by gate."""
+    """The weights in flax's layout, gate by gate."""
     found: dict[str, Any] = {}
     for gate, w, u, b in zip("ifgo", *parts(arrays, 4), strict=True):
         found |= {f"i{gate}": {"kernel": w}, f"h{gate}": {"kernel": u, "bias": b}}
@@ -39,7 +39,7 @@ def lstm_gradients(cell: dict[str, Any]) -> Arrays:
 
 
 def gru_params(arrays: Arrays) -> dict[str, Any]:
-    """As flax has them, gate by gate."""
+    """The weights in flax's layout, gate by gate."""
     found: dict[str, Any] = {}
     for gate, w, u, b in zip("rzn", *parts(arrays, 3), strict=True):
         found |= {f"i{gate}": {"kernel": w, "bias": b}, f"h{gate}": {"kernel": u}}
@@ -99,7 +99,7 @@ def of_memorax_cell(kind: str) -> Any:
 
 
 def memorax_linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
-    """One head; its last product reads a norm of what was attended to, so that outputs differ."""
+    """One head; its last product reads a norm of the attention's result, so that outputs differ."""
     head = arrays["query"].shape[1]
     cell = memorax.LinearAttentionCell(
         head_dim=head,

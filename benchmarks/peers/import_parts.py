@@ -1,4 +1,4 @@
-"""Modules of libraries without what the packages around them import as they open."""
+"""Imports modules of libraries without running the `__init__` files of their packages."""
 
 import importlib
 import importlib.util
@@ -12,10 +12,10 @@ import jax
 
 
 def import_part(module: str, *packages: str) -> Any:
-    """A module without what the packages around it import as they open.
+    """Imports a module without running the `__init__` files of the packages around it.
 
-    memorax's import environments and loggers, whose dependencies cannot be installed together any
-    more, those of mlstm_kernels what is for GPUs; the modules here need none of them.
+    memorax's import environments and loggers, whose dependencies can no longer be installed
+    together; those of mlstm_kernels import code for GPUs. The modules here need neither.
     """
     found = importlib.util.find_spec(module.split(".")[0])
     root = Path(found.submodule_search_locations[0])

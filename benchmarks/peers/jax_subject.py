@@ -1,4 +1,4 @@
-"""What every memory in JAX shares here, whichever library it is from."""
+"""The code shared by all memories in JAX, whichever library they are from."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +17,15 @@ class JaxSubject:
     """A memory as functions of its parameters, compiled for one size.
 
     Args:
-        sizes, arrays: as `serve` hands them over.
+        sizes, arrays: as `serve` passes them.
         params: a tree of floating-point arrays.
         chunk: (params, xs, starts) to outputs, time first or batch first, from a fresh state.
         step: (params, state, xs, starts) to the state and outputs of one observation each.
         state: a number of actors to their fresh states.
-        gather: gradients in the tree of `params` to the names of `arrays`.
-        batch_first: the order that `chunk` wants.
+        gather: maps gradients in the tree of `params` to the names of `arrays`.
+        batch_first: the layout that `chunk` wants.
         takes_starts: whether `chunk` heeds the starts.
-        loss: (outputs, arrays) to a number; the products with "cotangent", summed, if None.
+        loss: (outputs, arrays) to a number; if None, the sum of the products with "cotangent".
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class JaxSubject:
         return whole - plan.alias_size_in_bytes
 
     def learn(self) -> Any:
-        """Gradients for the parameters and, for a memory, for what it read."""
+        """Gradients for the parameters and, for a memory, for its inputs."""
         arguments = (self._params, self._xs, self._starts, self._targets)
         return jax.block_until_ready(self._learn(*arguments))
 
@@ -84,7 +84,7 @@ class JaxSubject:
         return jax.block_until_ready(y)
 
     def result(self) -> Arrays:
-        """Outputs, and gradients by neutral names."""
+        """Outputs, and gradients by library-independent names."""
         outputs = self._from_native(self._chunk(self._params, self._xs, self._starts))
         gradients = self.learn()
         found = self._gather(gradients[0])
@@ -98,7 +98,7 @@ class JaxSubject:
         return self._from_native(self._chunk(self._params, *native))
 
     def read_by_steps(self, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The same one by one."""
+        """The same, one observation at a time."""
         state, outputs = self._fresh(xs.shape[1]), []
         for x, start in zip(xs, starts, strict=True):
             state, y = self._step(self._params, state, jnp.asarray(x), jnp.asarray(start))
@@ -125,5 +125,5 @@ def parts(arrays: Arrays, count: int) -> tuple[Any, ...]:
 
 
 def joined(gates: Any) -> np.ndarray:
-    """Gates beside each other."""
+    """Concatenates gates."""
     return np.concatenate([np.asarray(gate) for gate in gates], -1)

@@ -1,7 +1,7 @@
 """A peer in Equinox: memax. Runs in .venv-peers.
 
-Where its function is another one, it gets weights of the same sizes all the same, and how far its
-outputs are off is reported.
+A memory whose function differs still gets weights of the same sizes, and the difference of its
+outputs is reported.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ def memax_lstm(sizes: Sizes, arrays: Arrays) -> JaxSubject:
 
 
 def memax_gru(sizes: Sizes, arrays: Arrays) -> JaxSubject:
-    """memax's GRU; its reset gate acts before the product, and z is what is let in."""
+    """memax's GRU; its reset gate acts before the product, and z is the fraction that is let in."""
     return of_memax_cell(sizes, arrays, GRU(sizes.width, key=KEY), "rzh")
 
 
 def of_memax_cell(sizes: Sizes, arrays: Arrays, model: Any, gates: str) -> JaxSubject:
-    """Gate by gate, weights [out, in]."""
+    """The weights gate by gate, [out, in]."""
 
     def places(model: Any) -> list[Any]:
         cell = model.algebra.algebra
@@ -55,7 +55,7 @@ def of_memax_cell(sizes: Sizes, arrays: Arrays, model: Any, gates: str) -> JaxSu
 
 
 def memax_linear_attention(sizes: Sizes, arrays: Arrays) -> JaxSubject:
-    """One head; divides by the last key instead of the sum of keys, and adds what it read."""
+    """One head; divides by the last key instead of the sum of keys, and adds its input."""
     head = arrays["query"].shape[1]
     model = FART(hidden_size=sizes.width, recurrent_size=head, key=KEY)
     model = eqx.tree_at(lambda m: m.output.bias, model, jnp.zeros(sizes.width))
@@ -90,7 +90,7 @@ def memax_lru(sizes: Sizes, arrays: Arrays) -> JaxSubject:
 
 
 def of_products(sizes: Sizes, arrays: Arrays, model: Any, layers: dict[str, str]) -> JaxSubject:
-    """A model of linear layers, by the arrays that are their weights."""
+    """A model of linear layers, given the arrays of their weights."""
 
     def places(model: Any) -> list[Any]:
         return [getattr(model, layer).weight for layer in layers.values()]
@@ -104,7 +104,7 @@ def of_products(sizes: Sizes, arrays: Arrays, model: Any, layers: dict[str, str]
 
 
 def of_memax(sizes: Sizes, arrays: Arrays, model: Any, gather: Any) -> JaxSubject:
-    """Any of memax's models: a chunk and a step are one call, which gives back every state."""
+    """Any of memax's models: a chunk and a step are one call, which returns every state."""
     params, static = eqx.partition(model, eqx.is_inexact_array)
 
     def state(actors: int) -> Any:

@@ -1,6 +1,6 @@
 """memorax's PQN and R2D2 as published, on clew's own task: `build(NAME, ...)`.
 
-What its packages import as they open is left out, see `import_parts`.
+The imports in its packages' `__init__` files are left out, see `import_parts`.
 """
 
 import sys
@@ -20,7 +20,7 @@ from import_parts import import_memorax
 
 
 class Choices:
-    """The space of actions, as gymnax has it."""
+    """The space of actions, as in gymnax."""
 
     shape, dtype = (), jnp.int32
 
@@ -48,7 +48,7 @@ class Stream:
         return jnp.asarray(seen.observation), state
 
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any) -> tuple[Any, ...]:
-        """A step on; the observation after an end opens the next episode."""
+        """Takes a step; the observation after an end is the first of the next episode."""
         state, seen = self.stream.step(state, action, key)
         return jnp.asarray(seen.observation), state, seen.reward, seen.ended, {}
 
@@ -82,7 +82,7 @@ class Network(nn.Module):
 
 
 def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -> Any:
-    """memorax's PQN or R2D2 with the settings of clew's learner that it has."""
+    """memorax's PQN or R2D2 with those settings of clew's learner that it has."""
     gru = import_memorax().RNN(cell=nn.GRUCell(width))
     env, network = Stream(stream, actions), Network(gru, width, actions)
     clipped = optax.clip_by_global_norm(config.max_grad_norm)
@@ -138,7 +138,7 @@ def build(name: str, stream: AutoReset, actions: int, width: int, config: Any) -
 
 
 def begin(algorithm: Any, steps: int) -> Callable[[], Any]:
-    """Begins a training; a call that goes on with it for so many steps of all environments."""
+    """Starts a training; returns a call that makes this many more steps in all environments."""
     key, state = algorithm.init(jax.random.key(0))
     key, state = algorithm.warmup(key, state, getattr(algorithm.cfg, "learning_starts", 0))
     held = [key, state]
@@ -158,7 +158,7 @@ def size_of(algorithm: Any) -> int:
 
 
 def _algorithm(name: str) -> Any:
-    """memorax's module of an algorithm; gymnax, which annotates it, is not there."""
+    """memorax's module of an algorithm; gymnax, which it uses in annotations, is not installed."""
     gymnax: Any = types.ModuleType("gymnax")
     gymnax.EnvState = Any
     sys.modules["gymnax"] = gymnax

@@ -1,7 +1,7 @@
-"""One library in a process of its own, controlled by lines of JSON. Needs NumPy alone.
+"""Runs one library in its own process, controlled by lines of JSON. Needs only NumPy.
 
 A worker's main program is `serve(LIBRARIES, SUBJECTS)`; a subject is a memory at one size.
-Every question is a line on standard input, every answer one on standard output:
+Every request is a line on standard input, every answer a line on standard output:
 
     {"do": "libraries"}                                  {"torch": "2.13.0", ...}
     {"do": "prepare", "subject": ..., "mode": ...,       its facts, the seconds of one call, and
@@ -12,7 +12,7 @@ Every question is a line on standard input, every answer one on standard output:
     {"do": "laws", "subject": ..., "sizes", "arrays"}    {"reset": ..., "nan": ..., ...}
     {"do": "forget"}                                     {}
 
-An answer {"error": ...} says what went wrong; the worker goes on.
+An answer {"error": ...} describes the error; the worker continues.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Sizes(NamedTuple):
-    """How large a subject is, and what it reads."""
+    """The sizes of a subject and of its inputs."""
 
     length: int
     """observations of a chunk"""
@@ -50,7 +50,7 @@ class Subject(Protocol):
     """whether it has an input for a start within a chunk"""
 
     def plan(self, mode: str) -> int | None:
-        """Compiles what can be; bytes that a call of "learn" or "act" will hold, if known."""
+        """Compiles what it can; bytes that a call of "learn" or "act" will hold, if known."""
 
     def facts(self) -> dict[str, Any]:
         """Counts of "parameters", and of "weights", those in matrices."""
@@ -68,7 +68,7 @@ class Subject(Protocol):
         """Outputs [time, env, out] of a chunk xs [time, env, in], from a fresh state."""
 
     def read_by_steps(self, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The same by acting, one observation after the other."""
+        """The same by acting, one observation after another."""
 
 
 Build = Callable[[Sizes, Arrays], Subject]
@@ -83,7 +83,7 @@ def serve(libraries: tuple[str, ...], subjects: dict[str, Build]) -> None:
         question = json.loads(line)
         try:
             answer = getattr(worker, question.pop("do"))(**question)
-        except Exception as error:  # another library's: reported, and the next one is measured
+        except Exception as error:  # from another library: reported, and the next one is measured
             first = (str(error).splitlines() or [""])[0]
             answer = {"error": f"{type(error).__name__}: {first}"[:500]}
         print(json.dumps(answer), file=answers, flush=True)
@@ -129,7 +129,7 @@ class Worker:
         return {"seconds": (time.perf_counter() - begin) / calls}
 
     def memory(self, subject: str) -> dict[str, Any]:
-        """What one call adds to the process's resident memory at its highest."""
+        """Peak memory that one call adds to the process's resident size."""
         return {"bytes": resident_growth(self._prepared[subject][1])}
 
     def result(self, subject: str, file: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Worker:
         return {}
 
     def laws(self, subject: str, sizes: list[int], arrays: str) -> dict[str, Any]:
-        """How far a subject is from what a memory must do; see `broken`."""
+        """A subject's deviations from what every memory must satisfy; see `broken`."""
         given = dict(np.load(arrays))
         return broken(self._subjects[subject](Sizes(*sizes), given), given["inputs"])
 
@@ -152,13 +152,13 @@ class Worker:
 def resident_growth(call: Callable[[], Any]) -> int | None:
     """Bytes by which a call raises this process's resident memory; None where that is unknown.
 
-    Free memory is handed back first, so that the call must ask for all it needs, whichever library
-    it belongs to.
+    Free memory is returned to the system first, so that the call must ask for all it needs,
+    whichever library it belongs to.
     """
     try:
         before = resident("VmRSS", trimmed=True)
         with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # the highest resident size counts from here
+            file.write("5")  # resets the peak resident size
         call()
         return max(0, resident("VmHWM") - before)
     except (OSError, AttributeError):
@@ -168,7 +168,7 @@ def resident_growth(call: Callable[[], Any]) -> int | None:
 def resident(field: str, trimmed: bool = False) -> int:
     """Bytes of this process in memory, now (VmRSS) or at most (VmHWM).
 
-    With `trimmed` free memory is handed back first.
+    With `trimmed` free memory is returned to the system first.
     """
     if trimmed:
         gc.collect()
@@ -179,7 +179,7 @@ def resident(field: str, trimmed: bool = False) -> int:
 
 
 def broken(subject: Subject, xs: np.ndarray) -> dict[str, Any]:
-    """Largest deviations, relative to the largest output, from what holds for every memory.
+    """Largest deviations, relative to the largest output, from properties of every memory.
 
     reset     outputs from a start on equal a fresh run; None if it has no input for starts
     nan       whether a NaN before a start stays out of what follows it
@@ -207,7 +207,7 @@ def broken(subject: Subject, xs: np.ndarray) -> dict[str, Any]:
 
 
 def keeps_out(subject: Subject, spoiled: np.ndarray, starts: np.ndarray, begin: int) -> bool:
-    """Whether all is finite from a start on; some libraries refuse to give anything else."""
+    """Whether all is finite from a start on; some libraries refuse to return anything else."""
     try:
         return bool(np.isfinite(subject.read(spoiled, starts)[begin:]).all())
     except ValueError:

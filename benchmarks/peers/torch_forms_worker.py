@@ -1,9 +1,9 @@
 """Recurrences in plain PyTorch: flash-linear-attention's chunks, mambapy's parallel scan.
 
-flash-linear-attention's kernels are for GPUs; what it has besides, to test them, is a chunk form in
-PyTorch alone, in a file that is read here without the package, whose other files need Triton.
-mambapy has no memory of clew's, but a parallel scan, on which a minGRU stands here. Neither has an
-input for starts. Runs in .venv-peers.
+flash-linear-attention's kernels are for GPUs; for its tests it also has a chunk form in PyTorch
+alone, in a file that is read here without the package, whose other files need Triton. mambapy has
+none of clew's memories, but a parallel scan, on which a minGRU is built here. Neither has an input
+for starts. Runs in .venv-peers.
 """
 
 import importlib.util
@@ -79,7 +79,7 @@ def min_gru(sizes: Sizes, arrays: Arrays) -> Subject:
 
 
 def weights(arrays: Arrays, names: tuple[str, ...]) -> nn.ParameterDict:
-    """The arrays of these names, to learn."""
+    """The arrays with these names, as trainable parameters."""
     return nn.ParameterDict({name: nn.Parameter(tensor(arrays[name])) for name in names})
 
 

@@ -1,4 +1,4 @@
-"""What every memory in PyTorch shares here, whichever library it is from."""
+"""The code shared by all memories in PyTorch, whichever library they are from."""
 
 import os
 import time
@@ -11,15 +11,15 @@ from torch import nn
 
 from serve import Arrays, Build, Sizes, Subject
 
-SHORT = 64  # observations that decide how many threads pay
+SHORT = 64  # observations in the chunk that decides how many threads pay off
 
 
 class TorchSubject:
-    """A memory as functions of its parameters, batch first, without compiling anything.
+    """A memory as functions of its parameters, batch first, without compilation.
 
     Args:
-        sizes, arrays: as `serve` hands them over.
-        params: whose parameters learn.
+        sizes, arrays: as `serve` passes them.
+        params: the trainable parameters.
         chunk: (xs, starts) to outputs, batch first, from a fresh state.
         step: (state, x, start) to the state and outputs of one observation each; the first state is
             None.
@@ -48,14 +48,14 @@ class TorchSubject:
         self._state: Any = None
 
     def plan(self, mode: str) -> None:
-        """Nothing is compiled, nothing is known before."""
+        """Nothing is compiled, and nothing is known in advance."""
 
     def facts(self) -> dict[str, Any]:
-        """Counted from the parameters; and how many threads it was given."""
+        """Counted from the parameters; with the number of threads."""
         return count(self._params)
 
     def learn(self) -> None:
-        """Gradients for the parameters and for what was read."""
+        """Gradients for the parameters and for the inputs."""
         self._params.zero_grad(set_to_none=True)
         self._xs.grad = None
         (self._chunk(self._xs, self._starts) * self._cotangent).sum().backward()
@@ -66,7 +66,7 @@ class TorchSubject:
             self._state, _ = self._step(self._state, self._x, self._going_on)
 
     def result(self) -> Arrays:
-        """Outputs, and gradients by neutral names."""
+        """Outputs, and gradients by library-independent names."""
         self.learn()
         found = {n: np.asarray(x) for n, x in self._gather().items()}
         found["inputs"] = self._xs.grad.transpose(0, 1).numpy()
@@ -81,7 +81,7 @@ class TorchSubject:
             return self._chunk(*given).transpose(0, 1).numpy()
 
     def read_by_steps(self, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The same one by one."""
+        """The same, one observation at a time."""
         state, outputs = None, []
         with torch.no_grad():
             for x, start in zip(tensor(xs), tensor(starts), strict=True):
@@ -107,7 +107,7 @@ def count(model: nn.Module) -> dict[str, Any]:
 
 
 def fill_cell(cell: nn.Module, arrays: Arrays) -> None:
-    """Gates are in the same order; the recurrent product's biases only where they do something."""
+    """Gates are in the same order; recurrent products have biases only where they matter."""
     with torch.no_grad():
         cell.weight_ih_l0.copy_(tensor(arrays["input_weight"].T))
         cell.weight_hh_l0.copy_(tensor(arrays["recurrent_weight"].T))
@@ -131,7 +131,7 @@ def cell_gradients(cell: nn.Module) -> Arrays:
 
 
 def on_best_threads(build: Build) -> Build:
-    """Gives PyTorch one thread or one for every core, whichever learns faster from a short chunk.
+    """Gives PyTorch one thread or one for every core, whichever learns a short chunk faster.
 
     For products as small as these, waiting for the other threads often costs more than they save.
     """
@@ -147,7 +147,7 @@ def on_best_threads(build: Build) -> Build:
 
 
 def seconds(trial: Subject, threads: int) -> float:
-    """Of one call, the fastest of three after one."""
+    """The seconds of one call, the fastest of three after a warm-up call."""
     torch.set_num_threads(threads)
     trial.learn()
     taken = []
@@ -159,7 +159,7 @@ def seconds(trial: Subject, threads: int) -> float:
 
 
 def cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -30,14 +30,14 @@ class RecurrentLayer:
         self._state: Any = None
 
     def plan(self, mode: str) -> None:
-        """Nothing is compiled, nothing is known before."""
+        """Nothing is compiled, and nothing is known in advance."""
 
     def facts(self) -> dict[str, Any]:
-        """Counted from the parameters; and how many threads it was given."""
+        """Counted from the parameters; with the number of threads."""
         return count(self._model)
 
     def learn(self) -> None:
-        """Gradients for the parameters and for what was read."""
+        """Gradients for the parameters and for the inputs."""
         self._model.zero_grad(set_to_none=True)
         self._xs.grad = None
         (self._model(self._xs)[0] * self._cotangent).sum().backward()
@@ -48,7 +48,7 @@ class RecurrentLayer:
             _, self._state = self._model(self._x, self._state)
 
     def result(self) -> Arrays:
-        """Outputs, and gradients by neutral names."""
+        """Outputs, and gradients by library-independent names."""
         self.learn()
         with torch.no_grad():
             outputs = self._model(self._xs)[0].numpy()
@@ -61,7 +61,7 @@ class RecurrentLayer:
             return self._model(tensor(xs))[0].numpy()
 
     def read_by_steps(self, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The same one by one."""
+        """The same, one observation at a time."""
         state, outputs = None, []
         with torch.no_grad():
             for x in tensor(xs):
@@ -73,8 +73,8 @@ class RecurrentLayer:
 class Policy:
     """The policy of sb3-contrib's RecurrentPPO: one LSTM for actor and critic, tanh heads.
 
-    `evaluate_actions` is what its learning pass calls, `forward` what a rollout calls. The critic's
-    gradient ends at the shared LSTM, as the library has it.
+    Its training calls `evaluate_actions`, a rollout calls `forward`. The critic's gradient ends at
+    the shared LSTM, as in the library.
     """
 
     takes_starts = True
@@ -100,10 +100,10 @@ class Policy:
         self._state = self._fresh(sizes.actors)
 
     def plan(self, mode: str) -> None:
-        """Nothing is compiled, nothing is known before."""
+        """Nothing is compiled, and nothing is known in advance."""
 
     def facts(self) -> dict[str, Any]:
-        """Counted from the parameters; and how many threads it was given."""
+        """Counted from the parameters; with the number of threads."""
         return count(self._model)
 
     def learn(self) -> None:
@@ -123,7 +123,7 @@ class Policy:
             *_, self._state = self._model(self._x, self._state, self._going_on)
 
     def result(self) -> Arrays:
-        """Log-probabilities and values; the actor's gradients, which nothing cuts off."""
+        """Log-probabilities and values; the actor's gradients, which are not cut off."""
         self.learn()
         found = {}
         actor = self._model.mlp_extractor.policy_net[0], self._model.action_net
@@ -138,7 +138,7 @@ class Policy:
         return self._outputs(flat[0], flat[1].float(), xs.shape[1])
 
     def read_by_steps(self, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The same one by one, as a rollout does."""
+        """The same, one observation at a time, as in a rollout."""
         state, outputs = self._fresh(xs.shape[1]), []
         for x, start in zip(tensor(xs), tensor(starts).float(), strict=True):
             with torch.no_grad():

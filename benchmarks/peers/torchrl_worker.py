@@ -1,7 +1,7 @@
 """TorchRL's recurrent modules, in the forms that it has for processors. Runs in .venv-peers.
 
 "pad" cuts a chunk at every start and pads the pieces, "scan" is its loop over time; "triton", its
-third form, is for GPUs alone.
+third form, is only for GPUs.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ STATES = {"gru": ("h",), "lstm": ("h", "c")}
 
 
 def of_torchrl(kind: str, backend: str) -> Build:
-    """One layer; what it reads and writes is a TensorDict."""
+    """One layer; its inputs and outputs are in a TensorDict."""
 
     def build(sizes: Sizes, arrays: Arrays) -> Subject:
         make, names = {"gru": GRUModule, "lstm": LSTMModule}[kind], STATES[kind]

@@ -1,1 +1,1 @@
-"""Bounds of the optimal returns in POPGym's tasks: computed, or from below and from above."""
+"""Bounds on the optimal returns of POPGym's tasks: exact, or from below and from above."""

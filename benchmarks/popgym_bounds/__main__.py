@@ -1,9 +1,9 @@
-"""Bounds of the optimal returns in POPGym's tasks, and what is earned without a memory.
+"""Bounds on the optimal returns of POPGym's tasks, and returns without a memory.
 
     python -m benchmarks.popgym_bounds --output results/popgym-bounds
 
-An optimal return is computed, or it is between what a policy with memory earns and a relaxation. It
-takes a few minutes of one core, and no agent. The package has the numbers in
+An optimal return is computed exactly, or lies between the return of a policy with memory and that
+of a relaxation. It takes a few minutes of one core, and no trained agent. The numbers are in
 `src/clew/lab/studies/popgym/best_known_returns.csv` and `best_possible_returns.csv`.
 """
 
@@ -52,11 +52,11 @@ BOUNDS: dict[str, Callable[[Any], Bounds]] = {
 
 
 class Policy(NamedTuple):
-    """One without a memory."""
+    """A policy without a memory."""
 
     task: str
     sees_previous_action: bool
-    """The labyrinths show it to everybody."""
+    """The labyrinths show the previous action to every policy."""
     name: str
     earns: Callable[[Any], Estimate]
 
@@ -73,7 +73,7 @@ MEMORYLESS = (
 
 
 def bounds_row(task: str, difficulty: str) -> dict[str, Any]:
-    """What is known of the optimal return."""
+    """The known bounds on the optimal return."""
     found = BOUNDS[task](make_env(task, difficulty=difficulty))
     log(f"{task}, {difficulty}: {found.lower.mean:.4f} to {found.upper.mean:.4f}")
     return {
@@ -89,7 +89,7 @@ def bounds_row(task: str, difficulty: str) -> dict[str, Any]:
 
 
 def memoryless_row(policy: Policy, difficulty: str) -> dict[str, Any]:
-    """What a policy without a memory earns."""
+    """The return of a policy without a memory."""
     earned = policy.earns(make_env(policy.task, difficulty=difficulty))
     log(f"{policy.task}, {difficulty}, {policy.name}: {earned.mean:.4f}")
     return {
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--difficulties", nargs="+", default=DIFFICULTIES, choices=DIFFICULTIES)
     parser.add_argument("--output")
     given = parser.parse_args()
-    sys.setrecursionlimit(10_000)  # concentration, a few calls for every turn
+    sys.setrecursionlimit(10_000)  # for concentration: a few calls for every turn
     bests = [
         bounds_row(task, difficulty)
         for task, difficulty in product(given.tasks, given.difficulties)

@@ -8,13 +8,13 @@ from clew.envs.popgym import MultiarmedBandit
 
 TRIALS = 3_000
 PRICES = np.linspace(0.5, 1.0, 501)[:, None]
-"""Of a pull: Lagrange multipliers, of which the one with the least bound is taken."""
+"""Prices of a pull: Lagrange multipliers; the one with the least bound is used."""
 
 
 def multiarmed_bandit(env: MultiarmedBandit) -> Bounds:
-    """Between an index policy and arms that are pulled n times in all only in expectation.
+    """Between an index policy, and arms whose number of pulls is n only in expectation.
 
-    With a price of a pull arms are independent, and k of them earn no more in n pulls than
+    With a price per pull, arms are independent, and k of them earn no more in n pulls than
     n price + k value of one arm at that price.
     """
     paid = bandit_policy_returns("gittins", env.num_actions, env.pulls, trials=TRIALS)
@@ -28,7 +28,7 @@ def multiarmed_bandit(env: MultiarmedBandit) -> Bounds:
 
 
 def single_arm_value(pulls: int, prices: np.ndarray) -> np.ndarray:
-    """The optimal value of an arm that may be pulled so often, at each price of a pull."""
+    """The optimal value of an arm that may be pulled this often, at each price of a pull."""
     value = np.zeros((len(prices), pulls + 1))
     for total in range(pulls - 1, -1, -1):
         paid = (np.arange(total + 1) + 1) / (total + 2)
@@ -51,7 +51,7 @@ def win_stay(env: MultiarmedBandit) -> Estimate:
 def one_arm(env: MultiarmedBandit) -> Estimate:
     """The first arm after a payment, else any of the others.
 
-    With the probabilities a of a payment after none, and b after one, pulls are a Markov chain.
+    With probabilities a and b of a payment after none and after one, pulls are a Markov chain.
     """
     chances = np.random.default_rng(0).random((50 * TRIALS, env.num_actions))
     b, a = chances[:, 0], chances[:, 1:].mean(axis=1)

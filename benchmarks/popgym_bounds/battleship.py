@@ -1,4 +1,4 @@
-"""Battleship: a greedy policy from below, and from above who has to find one ship alone."""
+"""Battleship: a greedy policy from below; from above, a player who has to find only one ship."""
 
 import numpy as np
 from benchmarks.popgym_bounds.bounds import Bounds, Estimate, mean_of
@@ -9,9 +9,9 @@ from clew.envs.popgym.battleship import SHIPS, ways_to_lie
 
 EPISODES = 1_000
 HIT_WEIGHT = 10.0
-"""By how much likelier a placement of a ship is for each hit on it."""
+"""How much likelier a placement of a ship becomes with each hit on it."""
 HIDDEN = 0
-"""The ship that has to be found where the others are shown."""
+"""The ship that has to be found while the others are shown."""
 
 Boards = Bool[np.ndarray, "boards squares"]
 Placements = Float[np.ndarray, "placements squares"]
@@ -31,12 +31,12 @@ def battleship(env: Battleship) -> Bounds:
 
 
 def draw_boards(env: Battleship, rng: np.random.Generator) -> Boards:
-    """Where ships lie in fresh episodes."""
+    """Positions of the ships in fresh episodes."""
     return np.array([env.draw(rng, 0)["ships"].ravel() for _ in range(EPISODES)])
 
 
 def placements(size: int, ship: int) -> Placements:
-    """Where a ship of this length can lie, each placement once."""
+    """Possible placements of a ship of this length, each one once."""
     ways = ways_to_lie(size, ship)
     boards = np.zeros((len(ways), size**2))
     np.put_along_axis(boards, ways, 1.0, axis=1)
@@ -44,7 +44,7 @@ def placements(size: int, ship: int) -> Placements:
 
 
 def returns_of_greedy_shots(boards: Boards, size: int) -> np.ndarray:
-    """Returns of shots at the square with most weight of placements that have no miss."""
+    """Returns of shots at the square with the largest weight of placements without a miss."""
     ways = np.concatenate([placements(size, ship) for ship in SHIPS])
     shot, misses, left = np.zeros_like(boards), np.zeros(len(boards)), np.arange(len(boards))
     while len(left):
@@ -59,10 +59,10 @@ def returns_of_greedy_shots(boards: Boards, size: int) -> np.ndarray:
 
 
 def return_with_one_hidden(size: int, rng: np.random.Generator) -> float:
-    """The most that is earned on a board on which all ships but the first are shown.
+    """The largest return on a board on which all ships but the first are shown.
 
-    Until it is hit, t shots have found it with a probability of no more than the sum of the t
-    largest probabilities that it covers a square.
+    Until it is hit, t shots find it with a probability of at most the sum of the t largest
+    probabilities that it covers a square.
     """
     ways, board, laid = {ship: placements(size, ship) for ship in SHIPS}, np.zeros(size**2), []
     for ship in SHIPS:
@@ -70,7 +70,7 @@ def return_with_one_hidden(size: int, rng: np.random.Generator) -> float:
         laid.append(free[rng.integers(len(free))])
         board += laid[-1]
     possible = ways[SHIPS[HIDDEN]][ways[SHIPS[HIDDEN]] @ (board - laid[HIDDEN]) == 0]
-    # How likely the others were to be laid as they are, after each placement of the hidden one.
+    # The probability of the other ships' positions, after each placement of the hidden one.
     before, weights = possible, np.ones(len(possible))
     for ship, there in zip(SHIPS[1:], laid[1:], strict=True):
         weights /= (before @ ways[ship].T == 0).sum(axis=1)
@@ -81,7 +81,7 @@ def return_with_one_hidden(size: int, rng: np.random.Generator) -> float:
 
 
 def shots_in_order(env: Battleship) -> Estimate:
-    """The return of shots at one square after the other, in the order of rows."""
+    """The return of shots at one square after another, in row order."""
     squares, needed = env.size**2, sum(SHIPS)
     boards = draw_boards(env, np.random.default_rng(0))
     shots = squares - boards[:, ::-1].argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Bounds of an optimal return."""
+"""Bounds on an optimal return."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ class Estimate(NamedTuple):
 
     mean: float
     standard_error: float = 0.0
-    """0 where it is computed."""
+    """0 if the return was computed exactly."""
 
 
 class Bounds(NamedTuple):
@@ -21,14 +21,14 @@ class Bounds(NamedTuple):
     """What earns it."""
     upper: Estimate
     reason: str
-    """Why nobody earns more."""
+    """Why no policy earns more."""
 
 
 def mean_of(returns: np.ndarray) -> Estimate:
-    """The expected return, from those of episodes."""
+    """Estimates the expected return from those of episodes."""
     return Estimate(float(returns.mean()), float(returns.std() / np.sqrt(len(returns))))
 
 
 def exact(value: float, policy: str) -> Bounds:
-    """An optimal return that is computed."""
+    """An optimal return that was computed exactly."""
     return Bounds(Estimate(value), policy, Estimate(value), "exact")

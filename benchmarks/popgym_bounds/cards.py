@@ -1,4 +1,4 @@
-"""HigherLower and Concentration: optimal returns, which are computed."""
+"""HigherLower and Concentration: optimal returns, computed exactly."""
 
 import functools
 import math
@@ -12,16 +12,16 @@ from clew.envs.popgym import Concentration, HigherLower
 from clew.envs.popgym.cards import KINDS, RANKS
 
 Kind = tuple[int, int]
-"""How many cards of a kind lie at places that are known, and how many at others."""
+"""How many cards of a kind lie at known places, and how many at others."""
 State = tuple[Kind, ...]
-"""Of Concentration: every kind, in order, since none is different from another."""
+"""The state of Concentration: every kind, sorted, since kinds are interchangeable."""
 
 
 def higher_lower(env: HigherLower) -> Bounds:
-    """Who counts the cards says at every step what more of those that are left are.
+    """A player who counts cards always knows whether more of the rest are higher or lower.
 
-    With `left` cards still to come, of which H are higher and L lower than the one that lies there,
-    a step is worth |H - L| / left; H and L are drawn without replacement.
+    With `left` cards to come, of which H are higher and L lower than the present one, a step is
+    worth |H - L| / left; H and L are drawn without replacement.
     """
     each, total = env.num_cards // len(RANKS), 0.0
     for left in range(1, env.num_cards):
@@ -37,8 +37,8 @@ def higher_lower(env: HigherLower) -> Bounds:
 def concentration(env: Concentration) -> Bounds:
     """All pairs earn 1, and two cards that differ cost 2 of the time limit.
 
-    Time is of no matter: an optimal policy has at most as many turns without a pair as there are
-    pairs, for which the limit has room.
+    The time limit does not matter: an optimal policy has at most as many turns without a pair as
+    there are pairs, which fits within the limit.
     """
     kinds = len(KINDS[env.kind])
     lost = expected_mismatches(((0, env.num_actions // kinds),) * kinds)
@@ -47,10 +47,10 @@ def concentration(env: Concentration) -> Bounds:
 
 @functools.cache
 def expected_mismatches(state: State) -> float:
-    """The fewest turns without a pair, in expectation, by dynamic programming over turns.
+    """The least expected number of turns without a pair, by dynamic programming over turns.
 
-    The actions are a known pair, and as the first card one that is known or one that is not. A card
-    that lies face up already costs as much as a turn and shows nothing.
+    The actions are a known pair, or a first card that is known or unknown. Turning a card that
+    already lies face up costs as much as a turn and shows nothing.
     """
     kinds, unknown = _counted(state)
     if not unknown:
@@ -62,7 +62,7 @@ def expected_mismatches(state: State) -> float:
 
 
 def _first_unknown(state: State, kind: Kind) -> float:
-    """After an unknown card of this kind; the second is known, unknown, or makes a pair."""
+    """After an unknown first card of this kind; the second is known, unknown, or makes a pair."""
     known = _after(state, kind, 1, -1)
     values = [1.0 + expected_mismatches(known)]
     values.append(_second_unknown(known, _paired_if_known(kind[0] + 1, kind[1] - 1)))
@@ -85,18 +85,18 @@ def _second_unknown(state: State, first: Kind) -> float:
 
 
 def _counted(state: State) -> tuple[Counter[Kind], int]:
-    """How many kinds there are of each form, and how many cards lie at unknown places."""
+    """The number of kinds of each form, and the number of cards at unknown places."""
     kinds = Counter(state)
     return kinds, sum(kind[1] * many for kind, many in kinds.items())
 
 
 def _after(state: State, kind: Kind, known: int, unknown: int) -> State:
-    """With as many more cards of a kind at places that are known, and that are not."""
+    """A kind with this many more cards at known and at unknown places."""
     others = list(state)
     others.remove(kind)
     return tuple(sorted([*others, _paired_if_known(kind[0] + known, kind[1] + unknown)]))
 
 
 def _paired_if_known(known: int, unknown: int) -> Kind:
-    """A kind, without its cards where all their places are known: its pairs are certain."""
+    """A kind, without its cards if all its places are known: its pairs are certain."""
     return (known, unknown) if unknown else (0, 0)

@@ -1,4 +1,4 @@
-"""CartPole: a linear-quadratic controller of what a Kalman filter makes of all observations."""
+"""CartPole: a linear-quadratic controller on a Kalman filter of all observations."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from clew.envs.popgym.noise import Noisy
 EPISODES = 1_000
 STATE_COSTS, PUSH_COST = np.diag([0.01, 0.1, 10.0, 1.0]), np.array([[1.0]])
 PROCESS_NOISE = 1e-6
-"""Variance that a step adds to each number, for what a linear model leaves out."""
+"""Variance that a step adds to each number, to cover what a linear model leaves out."""
 
 _push = jax.jit(jax.vmap(push))
 
 
 def cartpole(env: Any) -> Bounds:
-    """A pole of which a part is seen exactly is never dropped; with noise nothing is known."""
+    """A pole that is observed exactly, in part, never falls; with noise the optimum is unknown."""
     returns = play(env)
     if not isinstance(env, Noisy):
         assert (returns == 1.0).all()
@@ -38,7 +38,7 @@ def play(env: Any) -> np.ndarray:
     inner = solve_discrete_are(moves, pushed, STATE_COSTS, PUSH_COST)
     gain = np.linalg.solve(PUSH_COST + pushed.T @ inner @ pushed, pushed.T @ inner @ moves)[0]
     state = rng.uniform(-WIDEST_START, WIDEST_START, (EPISODES, 4))
-    start = np.eye(4)[None] * WIDEST_START**2 / 3  # the same in every episode, as all that follow
+    start = np.eye(4)[None] * WIDEST_START**2 / 3  # covariances are the same in every episode
     belief, steps = Belief(np.zeros_like(state), start), np.zeros(EPISODES)
     upright, places = np.ones(EPISODES, bool), np.array([0, 2])
     for time in range(env.max_steps):

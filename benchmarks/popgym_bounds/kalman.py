@@ -9,13 +9,13 @@ Rows = Float[np.ndarray, "episodes numbers"]
 
 
 class Belief(NamedTuple):
-    """What is known of the state in every episode: means and covariances."""
+    """The estimated state in every episode: means and covariances."""
 
     means: Rows
     covariances: Float[np.ndarray, "episodes numbers numbers"]
 
     def update(self, innovation: Rows, jacobian: np.ndarray, variance: float) -> "Belief":
-        """With an observation, whose noise has this variance and which depends so on the state."""
+        """Updates with an observation, given its noise variance and its derivative by the state."""
         spread = jacobian @ self.covariances
         noise = variance * np.eye(innovation.shape[1])
         gain = np.linalg.solve(spread @ jacobian.mT + noise, spread).mT

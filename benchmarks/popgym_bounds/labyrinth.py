@@ -1,4 +1,4 @@
-"""The labyrinths: optimal walks of who knows the maze, and walks of who does not."""
+"""The labyrinths: optimal walks when the maze is known, and walks when it is not."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from clew.envs.popgym.labyrinth import FREE, carve, entrances
 MAZES = 500
 CLOCKWISE = ((0, 1), (1, 0), (0, -1), (-1, 0))
 RIGHT_FIRST = (1, 0, 3, 2)
-"""Turns to the right, none, to the left, back."""
+"""Turns right, straight on, left, back."""
 
 Square = tuple[int, int]
 
@@ -34,8 +34,8 @@ def labyrinth_escape(env: LabyrinthEscape) -> Bounds:
 def labyrinth_explore(env: LabyrinthExplore) -> Bounds:
     """Between a walk along the wall and the shortest walk through the whole maze.
 
-    A maze is a tree. Who walks through all of it goes along every passage twice but those between
-    the start and the last square, which at best is the farthest one.
+    A maze is a tree. A walk through all of it uses every passage twice, except those between the
+    start and the last square, which at best is the farthest one.
     """
     high = []
     for squares, start, goal in mazes(env.side):
@@ -51,7 +51,7 @@ def labyrinth_explore(env: LabyrinthExplore) -> Bounds:
 
 
 def escape_along_the_wall(env: LabyrinthEscape) -> Estimate:
-    """Returns of a walk along the right wall, to the exit as soon as it is beside."""
+    """Returns of a walk along the right wall that takes the exit as soon as it is adjacent."""
     walks = [follow_the_wall(*maze, limit=env.max_steps - 1) for maze in mazes(env.side)]
     return mean_of(np.array([_escape_return(env, len(walk) - 1) for walk in walks]))
 
@@ -71,7 +71,7 @@ def _escape_return(env: LabyrinthEscape, steps: int) -> float:
 
 
 def mazes(side: int) -> list[tuple[set[Square], Square, Square]]:
-    """The task's mazes: squares where one can walk, the start and the exit among them."""
+    """The task's mazes: passable squares, with the start and the exit among them."""
 
     @jax.jit
     @jax.vmap
@@ -88,7 +88,7 @@ def mazes(side: int) -> list[tuple[set[Square], Square, Square]]:
 
 
 def distances(squares: set[Square], start: Square) -> dict[Square, int]:
-    """Steps from the start to every square that can be reached."""
+    """Steps from the start to every reachable square."""
     found, queue = {start: 0}, [start]
     for square in queue:
         for following in _neighbours(squares, square):
@@ -99,9 +99,9 @@ def distances(squares: set[Square], start: Square) -> dict[Square, int]:
 
 
 def depth_first(squares: set[Square], start: Square, goal: Square) -> int:
-    """Steps to the exit of who walks to what is new, back where nothing is, and out if it can.
+    """Steps to the exit of a walk to unseen squares, back if there are none, and out if possible.
 
-    Of two ways the one that leads away from the start's wall comes first: the exit is opposite.
+    Of two ways, the one that leads away from the start's wall comes first: the exit is opposite.
     """
     path, seen = [start], {start}
     (first,) = _neighbours(squares, start)
@@ -121,9 +121,9 @@ def depth_first(squares: set[Square], start: Square, goal: Square) -> int:
 def follow_the_wall(
     squares: set[Square], start: Square, goal: Square | None, limit: int
 ) -> list[Square]:
-    """The squares of a walk that turns right where it can, until it is out or has been everywhere.
+    """The squares of a walk that turns right if it can, until it is out or has been everywhere.
 
-    What it needs is what is seen at a step: the squares around, and the last action.
+    It needs only the observation of a step, the squares around, and the last action.
     """
     walk, seen, heading = [start], {start}, 0
     while len(walk) <= limit and walk[-1] != goal and len(seen) < len(squares):

@@ -1,4 +1,4 @@
-"""MineSweeper: the square of the least risk from below, and from above the first two squares."""
+"""MineSweeper: least-risk play from below; from above, the risk of the first two squares."""
 
 import itertools
 from math import comb
@@ -16,9 +16,9 @@ Neighbours = Bool[np.ndarray, "squares squares"]
 
 
 def mine_sweeper(env: MineSweeper) -> Bounds:
-    """Between the square of the least risk and the first two, of which nobody can know enough.
+    """Between least-risk play and the first two squares, whose risk nobody can avoid.
 
-    Where there are few boards, all are played.
+    If there are few boards, all are played.
     """
     squares, mines, rng = env.size**2, env.num_mines, np.random.default_rng(0)
     every = comb(squares, mines) < GAMES
@@ -37,9 +37,9 @@ def mine_sweeper(env: MineSweeper) -> Bounds:
 
 
 def bound_after_two_squares(env: MineSweeper, neighbours: int) -> float:
-    """The most that is earned if the first square has so many neighbours.
+    """The largest return if the first square has this many neighbours.
 
-    It is seen how many mines they have. The next square is one of them, or another one.
+    The number of their mines is seen. The next square is one of them, or another one.
     """
     rest, clear = env.size**2 - 1 - neighbours, env.num_clear
     earned = env.num_mines / env.size**2 * (-0.5 - 1.0 / clear)
@@ -51,11 +51,11 @@ def bound_after_two_squares(env: MineSweeper, neighbours: int) -> float:
 
 
 def return_at_least_risk(env: MineSweeper, mines: Squares) -> float:
-    """The return of opening squares of no risk, and then one of the least risk.
+    """The return of opening squares without risk, and then one with the least risk.
 
-    Of several of these it is one with the fewest unseen neighbours, first of all a corner. Where
-    the best that can follow is worth less than to open known squares until the time is over, it
-    does that.
+    Among several it opens one with the fewest unseen neighbours, first of all a corner. If the best
+    possible continuation is worth less than opening known squares until the time is over, it does
+    the latter.
     """
     near, clear = neighbours_of(env.size), env.num_clear
     counts, seen = near.astype(int) @ mines, np.zeros(len(mines), bool)
@@ -82,7 +82,7 @@ def return_at_least_risk(env: MineSweeper, mines: Squares) -> float:
 def mine_probabilities(
     near: Neighbours, seen: Squares, counts: Int[np.ndarray, " squares"], mines: int
 ) -> Float[np.ndarray, " squares"]:
-    """The probability of a mine at every square, from all boards with the counts that are seen."""
+    """The probability of a mine at every square, from all boards with the observed counts."""
     boards, covered = np.zeros((1, len(seen)), bool), seen.copy()
     for square in np.flatnonzero(seen):
         new = np.flatnonzero(near[square] & ~covered)

@@ -1,4 +1,4 @@
-"""Pendulum: value iteration, for who sees the state and for the means of a Kalman filter."""
+"""Pendulum: value iteration with the true state, and with the means of a Kalman filter."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ ANGLES, SPEEDS = 180, 121
 """Of the grid."""
 TORQUES = np.linspace(-STRONGEST, STRONGEST, 13)
 PROCESS_NOISE = 1e-4
-"""Variance that a step adds to each number, for what a linear model leaves out."""
+"""Variance that a step adds to each number, to cover what a linear model leaves out."""
 
 Values = Float[np.ndarray, "angles speeds"]
 
@@ -33,7 +33,7 @@ _means, _jacobians = jax.jit(jax.vmap(_moved)), jax.jit(jax.vmap(jax.jacfwd(_mov
 
 
 def pendulum(env: Any) -> Bounds:
-    """Between torques for an estimated state, and the value for who sees the state."""
+    """Between torques for an estimated state, and the value with the true state."""
     costs = least_costs(env.max_steps)
     angle, speed = _initial_states(np.random.default_rng(1), 20 * EPISODES)
     best = _interpolated(costs, angle, speed)
@@ -47,7 +47,7 @@ def pendulum(env: Any) -> Bounds:
 
 @functools.cache
 def least_costs(steps: int) -> Values:
-    """The least cost of so many steps, by value iteration with linear interpolation."""
+    """The least cost of this many steps, by value iteration with linear interpolation."""
     angle = 2 * math.pi * np.arange(ANGLES) / ANGLES - math.pi
     speed = np.linspace(-FASTEST, FASTEST, SPEEDS)
     *following, cost = _after_torques(*np.meshgrid(angle, speed, indexing="ij"))
@@ -59,7 +59,7 @@ def least_costs(steps: int) -> Values:
 
 
 def play(env: Any, costs: Values) -> np.ndarray:
-    """Returns of the torque that is best for the means of an extended Kalman filter."""
+    """Returns of the best torque for the means of an extended Kalman filter."""
     rng, sigma = np.random.default_rng(0), getattr(env, "sigma", 1e-6)  # foreign: not every task's
     angle, speed = _initial_states(rng, EPISODES)
     belief, total = None, np.zeros(EPISODES)
@@ -105,7 +105,7 @@ def _corners(angle: np.ndarray, speed: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _interpolated(costs: Values, angle: np.ndarray, speed: np.ndarray) -> np.ndarray:
-    """Costs of states between those of the grid."""
+    """Interpolated costs of states between those of the grid."""
     places, weights = _corners(angle, speed)
     return (costs.ravel()[places] * weights).sum(axis=0)
 

@@ -1,18 +1,18 @@
-"""Would somebody else's PPO with a GRU earn more than clew's on POPGym's easy tasks?
+"""Does another implementation of PPO with a GRU earn more than clew's on POPGym's easy tasks?
 
     pip install --target TARGET --no-deps gymnax==0.0.6 chex==0.1.92 flax==0.12.8 \\
         distrax==0.1.9 tfp-nightly==0.26.0.dev20261027 absl-py dm-tree toolz msgpack decorator \\
         cloudpickle gast wrapt attrs six rich treescope orbax-checkpoint pyyaml etils
     PYTHONPATH=.:TARGET:POPJAXRL python -m benchmarks.popjaxrl results/popgym-popjaxrl
 
-`POPJAXRL` is a checkout of luchris429/popjaxrl at 12e5d42, of which nothing is changed on disk. Its
-trainer, `algorithms/ppo_gru.py`, and its wrapper that shows the previous action run on clew's own
-tasks, by the settings of its `run_popgym.py`, which are meant for 15,000,000 steps on a GPU. For
-1,000,000 on a processor three are scaled: a rollout has 80 steps of each environment in place of
-1,024, so that there are about as many rollouts, 194 for 228; it is read 6 times in place of 30, at
-five times the learning rate, which is clew's; and the GRU has 64 units in place of 256, as clew's
-has, unless `--width` says so. Seeds take turns. What stops it, Ctrl-C too, writes what they have,
-and the same command goes on with what no row has begun.
+`POPJAXRL` is a checkout of luchris429/popjaxrl at 12e5d42, unchanged on disk. Its trainer,
+`algorithms/ppo_gru.py`, and its wrapper that shows the previous action run on clew's own tasks with
+the settings of its `run_popgym.py`, which are meant for 15,000,000 steps on a GPU. For 1,000,000 on
+a processor three are scaled: a rollout has 80 steps of each environment instead of 1,024, so that
+there are about as many rollouts, 194 instead of 228; it is read 6 times instead of 30, at five
+times the learning rate, which is clew's; and the GRU has 64 units instead of 256, as clew's has,
+unless `--width` says otherwise. Seeds take turns. If it is stopped, by Ctrl-C too, it writes the
+rows of their progress, and the same command continues with the seeds that have no row.
 """
 
 import json
@@ -58,34 +58,34 @@ PUBLISHED = {
     "ANNEAL_LR": False,
     "DEBUG": False,
 }
-"""`run_popgym.py`, but for the steps, of which it makes 15 times as many."""
+"""`run_popgym.py`, except the steps, of which it makes 15 times as many."""
 SCALED = {"NUM_STEPS": 80, "UPDATE_EPOCHS": 6, "LR": 2.5e-4}
-"""What of these is scaled to 1,000,000 steps on a processor."""
+"""The settings that are scaled to 1,000,000 steps on a processor."""
 WINDOW = 10_240
 """Steps of a row of the curve, as in the log of clew's runs: two rollouts."""
 REPLACED = (
-    # flax 0.7.2 took the size of a GRU from its carry, and made the carry itself.
+    # flax 0.7.2 took the size of a GRU from its carry, which the trainer made itself.
     ("nn.GRUCell()", "nn.GRUCell(ins.shape[1])"),
     (
         "nn.GRUCell.initialize_carry(\n        jax.random.PRNGKey(0), (batch_size,), hidden_size)",
         "jnp.zeros((batch_size, hidden_size))",
     ),
-    # The sum of returns and the number of episodes, in place of a mean that may be of none.
+    # The sum of returns and the number of episodes, instead of a mean over possibly no episode.
     (
         '.sum() / traj_batch.info["returned_episode"].sum()',
         '.sum(), traj_batch.info["returned_episode"].sum()',
     ),
-    # What begins a training hands over what goes on with it, so that its progress is seen.
+    # Starting a training hands over the function that continues it, so that its progress is seen.
     ('jax.lax.scan(_update_step, runner_state, None, config["NUM_UPDATES"])', "begun(locals())"),
 )
-"""What is replaced in the text of the trainer before it is run."""
+"""Replacements in the text of the trainer before it is run."""
 
 
 def open_trainer(width: int) -> Any:
-    """The trainer's module, with a GRU of so many units; all that it needs of other names is here.
+    """The trainer's module, with a GRU of this many units and stand-ins for the modules it imports.
 
-    gymnax 0.0.6 imports gym, which gymnasium has followed, and calls what is jax.tree.map today;
-    nothing is sent to wandb.
+    gymnax 0.0.6 imports gym, now gymnasium, and uses an old name of jax.tree.map; nothing is sent
+    to wandb.
     """
     sys.modules["gym"], sys.modules["wandb"] = gymnasium, types.ModuleType("wandb")
     jax.tree_map = jax.tree.map
@@ -111,7 +111,7 @@ def config_of(task: str, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def begun(names: dict[str, Any]) -> tuple[Any, Any]:
-    """The state of a training that begins, in the types that its steps give back, and its step."""
+    """The state of a training at its start, in the types that its steps return, and its step."""
     step, state = names["_update_step"], names["runner_state"]
     after = jax.eval_shape(step, state, None)[0]
     return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), state, after), step
@@ -120,7 +120,7 @@ def begun(names: dict[str, Any]) -> tuple[Any, Any]:
 def train(
     task: str, width: int, seeds: Sequence[int], changes: dict[str, Any]
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of seeds so far, again and again: seeds take turns, a window of steps each."""
+    """The rows of seeds so far, again and again: seeds take turns, one window of steps each."""
     trainer = open_trainer(width)
     config = config_of(task, changes)
     started = [trainer.make_train(config)(jax.random.PRNGKey(seed)) for seed in seeds]
@@ -140,16 +140,16 @@ def train(
     for window in range(1, config["TOTAL_TIMESTEPS"] // (rollouts * each) + 1):
         for place, row in enumerate(rows):
             states[place], total, episodes = program(states[place])
-            if count := int(episodes):  # side by side, episodes of one length all end at once
+            if count := int(episodes):  # environments in step end episodes of one length together
                 found = [window * rollouts * each, count, round(float(total) / count, 6)]
                 row["curve"].append(found)
         yield rows
 
 
 def main() -> None:
-    """Trains what is missing, and appends a row for each seed.
+    """Runs the missing trainings, and appends a row for each seed.
 
-    A row's processor_seconds are those of the whole process until then.
+    A row's processor_seconds are those of the whole process up to that point.
     """
     parser = described(__doc__)
     parser.add_argument("folder", type=Path)

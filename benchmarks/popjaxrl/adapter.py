@@ -15,11 +15,11 @@ from clew.envs.base import Environment as Task
 
 
 class AsGymnax(Environment):
-    """A task as it is, whose observations are flat and whose choices are numbered.
+    """A task with flat observations and numbered choices.
 
-    Whole numbers that are seen are one-hot, as popjaxrl's own copies have them and as clew's agents
-    read them. Several choices, a row and a column, are one, as in popjaxrl's copy of MineSweeper.
-    gymnax 0.0.6 knows no truncation: whatever ends an episode is done.
+    Observed integers are one-hot, as in popjaxrl's own copies and in the encoders of clew's agents.
+    Several choices, such as a row and a column, become one, as in popjaxrl's copy of MineSweeper.
+    gymnax 0.0.6 has no truncation: every end of an episode is done.
     """
 
     def __init__(self, task: Task):
@@ -29,7 +29,7 @@ class AsGymnax(Environment):
 
     @property
     def default_params(self) -> EnvParams:
-        """No settings; the task has its own."""
+        """No parameters; the task has its own."""
         return EnvParams(max_steps_in_episode=0)
 
     def observation_space(self, params: Any) -> Any:
@@ -38,7 +38,7 @@ class AsGymnax(Environment):
         return TheirBox(-ones, ones, ones.shape, jnp.float32)
 
     def action_space(self, params: Any) -> Any:
-        """One number: a choice, or within the bounds of the task's only one."""
+        """One number: a choice, or a value within the bounds of the task's only one."""
         space = self.task.action_space
         if isinstance(space, Box):
             return TheirBox(float(space.low[0]), float(space.high[0]), (1,), jnp.float32)
@@ -65,7 +65,7 @@ class AsGymnax(Environment):
 
 
 def sizes(space: Any) -> tuple[int, ...]:
-    """How many values each choice has."""
+    """The number of values of each choice."""
     if isinstance(space, Discrete):
         return (int(space.n),)
     return tuple(int(n) for n in space.nvec)

@@ -1,4 +1,4 @@
-"""Does popjaxrl's PPO earn more in the bandit than clew's with fresh seeds, and by which part?
+"""Does popjaxrl's PPO earn more in the bandit than clew's with fresh seeds, and which part matters?
 
     PYTHONPATH=.:TARGET:POPJAXRL python -m benchmarks.popjaxrl results/popgym-popjaxrl/bandit \\
         --tasks multiarmed-bandit --first 3 --seeds 7
@@ -6,23 +6,24 @@
     python -m benchmarks.popjaxrl.bandit results/popgym-popjaxrl/bandit --seeds 5 \\
         --models gru-encoder gru-heads gru-encoder-settings gru-settings
 
-With seeds 0 to 2 popjaxrl's ends at 0.42 and clew's, the GRU of `clew study popgym`, at 0.36. That
-was the nearest of fourteen intervals to leave out 0, so seeds 3 to 9 of both decide it. All that
-follows was written down before any of them ran; "last" is what results/popgym-popjaxrl calls so.
+With seeds 0 to 2 popjaxrl's ends at 0.42 and clew's, the GRU of `clew study popgym`, at 0.36. Of
+fourteen intervals this was the nearest to leaving out 0, so seeds 3 to 9 of both decide it. All
+that follows was written down before any of them ran; "last" is defined in
+results/popgym-popjaxrl.
 
-The rule: there is a difference if Welch's 95% interval of "last", the seven fresh seeds of each
-alone, leaves out 0. Expected: there is one, near 0.05.
+The rule: there is a difference if Welch's 95% interval of "last", using only the seven fresh seeds
+of each, leaves out 0. Expected: there is one, near 0.05.
 
 Only then, clew's agent with one change each, five seeds from 3 on:
 
-- "gru-encoder": popjaxrl's encoder, which reads what is seen and the previous action together,
-  through two layers with a leaky relu, of 128 and of 64. clew's memory is given the previous action
-  as it is, beside two layers that read what is seen alone, so that its first layer itself has to
+- "gru-encoder": popjaxrl's encoder, which reads the observation and the previous action together,
+  through two layers with a leaky relu, of 128 and of 64. clew's memory receives the previous action
+  unencoded, beside two layers that read only the observation, so that its first layer itself has to
   find out which arm has paid;
-- "gru-heads": popjaxrl's actor and critic, each with two hidden layers of 128 with a leaky relu in
-  place of one with tanh, and with its first weights, an actor that begins with no preference;
-- a third, added when these have been seen: the part of the better one that may be what counts, or
-  both together if neither alone does.
+- "gru-heads": popjaxrl's actor and critic, each with two hidden layers of 128 with a leaky relu
+  instead of one with tanh, and with its first weights, an actor that begins with no preference;
+- a third, added when these have been seen: the part of the better one that may matter, or both
+  together if neither alone does.
 
 The rule: a change is part of the cause if clew's earns more with it than the seven fresh seeds
 without by Welch's test, p below 0.05 after Holm's correction for three, and all of the cause if
@@ -31,17 +32,18 @@ apart from clew's own.
 
 The third, settled when both had been seen: neither alone is told apart from clew's, 0.37 with the
 encoder and 0.32 with the heads beside 0.33, and by the above it would be both together. But with
-the encoder clew's learns as fast as popjaxrl's and stays behind at the end alone, and the heads
-earned no more. So in their place it is "gru-encoder-settings": the encoder, and the settings of PPO
-in `benchmarks.popjaxrl.their_settings`, which earned no more alone either (0.34), but have no
-entropy bonus and gradients that reach back 80 steps in place of 32. Expected: above 0.40, and not
-told apart from popjaxrl's.
+the encoder clew's learns as fast as popjaxrl's and falls behind only at the end, and the heads
+earned no more. So instead it is "gru-encoder-settings": the encoder, and the settings of PPO in
+`benchmarks.popjaxrl.their_settings`, which earned no more alone either (0.34), but have no entropy
+bonus and gradients that reach back 80 steps instead of 32. Expected: above 0.40, and not told apart
+from popjaxrl's.
 
 It is 0.42, beside popjaxrl's 0.42. But three seeds of the settings alone tell little: 0.35, 0.28
-and 0.38. So "gru-settings", these with the same five seeds as the others, says what the encoder
-adds to them, by Welch's 95% interval. Expected: it adds 0.07, and the interval leaves out 0.
+and 0.38. So "gru-settings", these settings with the same five seeds as the others, shows what the
+encoder adds to them, by Welch's 95% interval. Expected: it adds 0.07, and the interval leaves out
+0.
 
-It goes on where it stopped.
+Run it again to resume.
 """
 
 import itertools
@@ -88,7 +90,7 @@ def apply(layers: tuple[Linear, ...], x: Float[Array, "*lead in"]) -> Float[Arra
 
 
 class TheirEncoder(AbstractEncoder):
-    """All that is observed, whole numbers one-hot, through two layers with a leaky relu."""
+    """Reads all observations, integers one-hot, through two layers with a leaky relu."""
 
     numbers: AbstractEncoder
     layers: tuple[Linear, ...]
@@ -132,7 +134,7 @@ class PPOWithTheirHeads(PPO):
 
 
 def bandit() -> Study:
-    """clew's agent of the table, and with one change each."""
+    """clew's agent of the table, and the same with one change each."""
     study, agent = popgym.study(), popgym.agent("gru")
     network = replace(agent.network, encoder=f"{HERE}:TheirEncoder")
     encoder = replace(agent, network=network)

@@ -1,13 +1,13 @@
-"""clew's PPO with the settings that popjaxrl's trainer has in `benchmarks.popjaxrl`.
+"""clew's PPO with the settings of popjaxrl's trainer in `benchmarks.popjaxrl`.
 
     python -m benchmarks.popjaxrl.their_settings results/popgym-popjaxrl --models gru
     python -m benchmarks.popjaxrl.their_settings results/popgym-popjaxrl/ends --plan ends
 
-The agent with a GRU of `clew study popgym`, with these settings in place of PPO's defaults,
-1,000,000 steps, then 500 fresh episodes. What is left between the two is the network, how an
-episode that a time limit cuts off is judged, and the code. Of the network "gru-one-layer" has one
-layer of 64 units, as popjaxrl's, in place of two; in the plan "ends" the time limit is an end that
-nothing follows, as gymnax 0.0.6 says. It goes on where it stopped.
+The agent with a GRU of `clew study popgym`, with these settings instead of PPO's defaults,
+1,000,000 steps, then 500 fresh episodes. The remaining differences are the network, how an episode
+that a time limit cuts off is valued, and the code. In the network, "gru-one-layer" has one layer of
+64 units, as popjaxrl's, instead of two; in the plan "ends" the time limit terminates the episode,
+as in gymnax 0.0.6. Run it again to resume.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ TASKS = ("multiarmed-bandit", "position-only-pendulum", "noisy-position-only-car
 
 
 def ending(step: Callable[P, tuple[Any, Transition]]) -> Callable[P, tuple[Any, Transition]]:
-    """A task's step, with a time limit that is an end."""
+    """A task's step, with a time limit that terminates."""
 
     @wraps(step)
     def ended(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Transition]:
@@ -53,13 +53,13 @@ def ending(step: Callable[P, tuple[Any, Transition]]) -> Callable[P, tuple[Any, 
 
 
 class EndingBandit(MultiarmedBandit):
-    """`multiarmed_bandit`, after whose last pull nothing is expected."""
+    """`multiarmed_bandit`, with no value expected after the last pull."""
 
     step = ending(MultiarmedBandit.step)
 
 
 class EndingPendulum(PositionOnlyPendulum):
-    """`position_only_pendulum`, after whose last step nothing is expected."""
+    """`position_only_pendulum`, with no value expected after the last step."""
 
     step = ending(PositionOnlyPendulum.step)
 
@@ -77,7 +77,7 @@ def their_settings() -> Study:
 
 
 def ends() -> Study:
-    """Two of them, with a time limit that is an end."""
+    """Two of them, with a time limit that terminates."""
     study = their_settings()
     here = "benchmarks.popjaxrl.their_settings"
     tasks = {"ending-pendulum": "EndingPendulum", "ending-bandit": "EndingBandit"}

@@ -13,10 +13,10 @@ from clew.run.asynchronous.settings import AsyncConfig
 
 
 class PretendedActor(RayActor):
-    """Answers at once with as many bytes as the newest parameters say."""
+    """Answers at once with as many bytes as the newest parameters ask for."""
 
     def rollout(self, version: int, latest: Any, opening: int) -> Any:
-        """What `RayActor.rollout` would give."""
+        """The stand-in for the result of `RayActor.rollout`."""
         self.receive(version, latest)
         version, newest = self._newest
         size: Any = newest
@@ -33,7 +33,7 @@ class Pool(ray_pool.RayPool):
 
 
 def make_pool(actors: int) -> Pool:
-    """Actors that are all at work."""
+    """Actors that are all busy."""
     config = TrainConfig(asynchronous=AsyncConfig(actors=actors, queue=1, ray="auto"))
     task: Any = SimpleNamespace(environment=SimpleNamespace(vector=False))
     modules: Any = ray_pool

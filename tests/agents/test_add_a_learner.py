@@ -1,4 +1,4 @@
-"""The page on adding a learner: its file and its line in a copy of the library, and a run."""
+"""The page on adding a learner works in a copy of the library: its file, its line, and a run."""
 
 import os
 import re
@@ -18,7 +18,7 @@ REGISTRY = re.compile(r"^(LEARNERS: .*?)^}", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.slow
 def test_one_file_and_one_line_are_enough(tmp_path: Path) -> None:
-    """Its options, a run, its settings in the run's folder, and a mistake."""
+    """Its options, a run, its settings in the run's folder, and an error for a mistake all work."""
     page = PAGE.read_text()
     shutil.copytree(Path(clew.__file__).parent, tmp_path / "clew")
     learners = tmp_path / "clew" / "agents" / "learners"

@@ -1,4 +1,4 @@
-"""The agent, what the learner sees of a rollout, and the loss."""
+"""The agent, the learner's view of a rollout, and the loss."""
 
 from functools import partial
 from typing import Any
@@ -52,13 +52,13 @@ def scripted() -> Scripted:
     return Scripted.random()
 
 
-# Compiled for every memory and run once: what counts is how quickly it compiles.
+# Compiled for every memory and run once: only compile time matters.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 @partial(eqx.filter_jit, compiler_options=QUICK)
 def act_and_reread(agent, stream, key):
-    """Two rollouts in a row, and for each what the learner makes of it."""
+    """Two rollouts in a row, and the learner's outputs when it rereads each of them."""
     key, reset_key = jax.random.split(key)
     actor = init_actor(agent, stream, ENVS, reset_key)
 
@@ -76,8 +76,8 @@ def act_and_reread(agent, stream, key):
 def test_ratio_law(name, scripted):
     """Before the first update the learner's log-probabilities are the actor's: PPO's ratio is 1.
 
-    The second rollout starts from a state that is not the initial one. In float64: a norm of what
-    is nearly 0 enlarges the rounding of float32 as much as it likes.
+    The second rollout starts from a state that is not the initial one. It runs in float64, because
+    a norm of nearly 0 magnifies the rounding of float32 without limit.
     """
     agent = small_agent(name, scripted)
     key = jax.random.key(1, impl="unsafe_rbg")
@@ -122,7 +122,7 @@ def test_loss_equals_the_transcription(stream, trajectory, normalise):
 
 @pytest.mark.parametrize("count", [7, 10, 50, 101])
 def test_equal_returns_stay_what_they_are(count):
-    """Rounding of their mean is no deviation, and a failure would be taught as a success."""
+    """Rounding of their mean is not a deviation, or a failure would be taught as a success."""
     normalised = jax.jit(_normalised_in_episodes)
     returns = np.full((count + 2, 2), np.array([0.1, -0.1], np.float32))
     valid = np.ones_like(returns, bool)
@@ -171,7 +171,7 @@ def test_minibatches_take_whole_environments(stream, trajectory):
     state = learner.init(agent, lambda: gathered)
     new, _, metrics = eqx.filter_jit(learner.learn)(agent, state, gathered, jax.random.key(0))
     jax.tree.map(np.testing.assert_array_equal, agent, new)
-    # With no step taken, the mean over minibatches is the mean over environments.
+    # Without any step, the mean over minibatches is the mean over environments.
     loss = eqx.filter_jit(a2c_loss)
     losses = [loss(agent, _only(trajectory, b), config)[1]["value_loss"] for b in range(ENVS)]
     np.testing.assert_allclose(metrics["value_loss"], np.mean(losses), rtol=1e-5)

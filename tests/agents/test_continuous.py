@@ -1,4 +1,4 @@
-"""Actions of any kind, from the distribution to training, evaluating and watching."""
+"""Actions of any space, from the distribution to training, evaluating and watching."""
 
 import itertools
 from typing import Any
@@ -28,7 +28,7 @@ from clew.run.progress import Quiet
 
 
 class Aim(Environment):
-    """Two numbers are to be chosen, near 3 and 5; three shots an episode."""
+    """The agent chooses two numbers, near 3 and 5; an episode has three shots."""
 
     observation_size: int = eqx.field(static=True, default=1)
     num_actions: int = eqx.field(static=True, default=0)
@@ -36,7 +36,7 @@ class Aim(Environment):
 
     @property
     def action_space(self):
-        """What may be chosen."""
+        """The allowed actions."""
         return gymnasium.spaces.Box(np.float32([2, 4]), np.float32([4, 6]))
 
     def reset(self, key):
@@ -71,7 +71,7 @@ def test_choices_are_drawn_as_jax_draws_them():
 
 @pytest.mark.slow
 def test_a_task_with_other_actions_than_choices_is_evaluated_and_watched(tmp_path, monkeypatch):
-    """What the task gets lies within its space, and is what the policy's distribution says."""
+    """The task's actions lie within its space and are drawn from the policy's distribution."""
     monkeypatch.setitem(ENVS, "aim", Aim)
     config = clew.TrainConfig(
         env="aim",
@@ -100,12 +100,12 @@ def test_a_task_with_other_actions_than_choices_is_evaluated_and_watched(tmp_pat
 
 
 def held(drawn: np.ndarray) -> list[bool]:
-    """Whether the noise of each step is that of the step before."""
+    """Whether each step has the same noise as the step before."""
     return [np.allclose(now, before, atol=1e-5) for before, now in itertools.pairwise(drawn)]
 
 
 def aiming(noise_steps: int) -> tuple[clew.Agent, AutoReset]:
-    """An agent that samples, and whose noise at every shot can be told from its actions."""
+    """An agent that samples, and whose noise at every shot can be recovered from its actions."""
     agent = make_agent(
         "none",
         {},
@@ -114,7 +114,7 @@ def aiming(noise_steps: int) -> tuple[clew.Agent, AutoReset]:
         network=NetworkConfig(head_size=0, noise_steps=noise_steps, initial_log_std=-2.0),
         key=jax.random.key(0),
     )
-    # It sees nothing: its mean is always the same, and far from the limits.
+    # It observes nothing: its mean is always the same, and far from the limits.
     heads: Any = agent.heads
     blind = jax.tree.map(jnp.zeros_like, heads.actor.output)
     blind = eqx.tree_at(lambda linear: linear.bias, blind, jnp.array([3.0, 5.0]))
@@ -123,7 +123,7 @@ def aiming(noise_steps: int) -> tuple[clew.Agent, AutoReset]:
 
 NOISE_STEPS = 4
 KEPT = [time % NOISE_STEPS != 0 for time in range(1, 12)]
-"""Of the steps from the second on, which have the noise of the one before."""
+"""The steps, from the second on, that have the noise of the step before."""
 
 
 @pytest.mark.parametrize("noise_steps", [1, NOISE_STEPS])
@@ -134,7 +134,7 @@ def test_noise_is_kept_in_rollouts_of_compiled_and_hosted_tasks(noise_steps: int
     _, trajectory, _ = rollout(agent, stream, actor, 12, jax.random.key(2))
     assert held(np.asarray(trajectory.action)) == expected
     assert not np.allclose(trajectory.action[0, 0], trajectory.action[0, 1])
-    # Each action's density is the one that the learner computes, whatever came before it.
+    # Each action's density is what the learner computes, whatever came before the action.
     heads: Any = agent.heads
     logits = agent.distribution.join(jnp.full((12, 3, 2), jnp.array([3.0, 5.0])), heads.free)
     again = agent.distribution.log_prob(logits, trajectory.action)
@@ -162,9 +162,9 @@ def test_noise_is_kept_where_episodes_are_evaluated_and_policies_act() -> None:
     actions = np.stack([policy(np.zeros(1, np.float32), start=time == 0) for time in range(12)])
     assert held(actions) == KEPT
     first = policy(np.zeros(1, np.float32), start=True)
-    assert not np.allclose(first, actions[-1])  # an episode begins with noise of its own
+    assert not np.allclose(first, actions[-1])  # each episode starts with noise of its own
 
-    # An episode has three shots: all with one noise, so the worst is like the others.
+    # An episode has three shots, all with the same noise, so the worst equals the others.
     (recording,) = CompiledTask("aim", Aim()).recordings(agent, PlayConfig(greedy=False))
     assert all(held(recording.actions))
     scores = play_batch(agent, stream, False, 3, agent, jax.random.key(0))

@@ -1,4 +1,4 @@
-"""Convolutions against XLA's own, with gradients, under vmap, and within loops."""
+"""Convolutions equal XLA's own, with gradients, under vmap, and within loops."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def kernels(loss: Loss) -> Loss:
 
 
 def loop(loss: Loss) -> Loss:
-    """Twice the loss of the first, by a scan that XLA does not unroll."""
+    """Twice the loss of the first element, by a scan that XLA does not unroll."""
 
     def twice(x: Any, kernel: Any) -> Any:
         def one(total: Any, _: None) -> tuple[Any, None]:
@@ -64,7 +64,7 @@ CASES += [(wrap, "stride with a rest") for wrap in (seeds, environments, both, k
 
 @pytest.mark.parametrize(("wrap", "shape"), CASES)
 def test_convolutions_equal_those_of_xla(wrap: Callable[[Loss], Loss], shape: str) -> None:
-    """Values and both gradients, however it is mapped or looped over."""
+    """Values and both gradients are equal, under any vmap or loop."""
     (height, width), size, stride, padding = SHAPES[shape]
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 3, height, width, 2)).astype(np.float32)
@@ -82,7 +82,7 @@ def test_convolutions_equal_those_of_xla(wrap: Callable[[Loss], Loss], shape: st
 
 
 def test_a_large_batch_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven pictures in parts of two, one of them filled up with zeros."""
+    """Seven pictures in parts of two, the last padded with zeros, give the same result."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(7, 5, 4, 2)).astype(np.float32)
     kernel = rng.normal(size=(3, 3, 2, 3)).astype(np.float32)
@@ -99,7 +99,7 @@ def test_a_large_batch_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("sides", [(8, 6), (7, 9), (1, 2), (2, 1)])
 def test_the_pool_is_that_of_xla(sides: tuple[int, int]) -> None:
-    """Values and, where no two are equal, gradients of XLA's window with SAME padding."""
+    """Values, and gradients where no two are equal, are those of XLA's window with SAME padding."""
     x = np.random.default_rng(1).normal(size=(2, *sides, 3)).astype(np.float32)
 
     def window(x: Any) -> Any:
@@ -113,6 +113,6 @@ def test_the_pool_is_that_of_xla(sides: tuple[int, int]) -> None:
 
 
 def test_equal_maxima_share_the_gradient() -> None:
-    """A uniform picture: every window's gradient arrives, and is lost nowhere."""
+    """In a uniform picture every window's gradient arrives in full."""
     slope = jax.grad(lambda x: jnp.sum(max_pool(x)))(jnp.ones((1, 4, 4, 1)))
     assert jnp.sum(slope) == 4.0 and (slope >= 0.0).all()

@@ -1,4 +1,4 @@
-"""Several devices compute what one does."""
+"""Several devices compute the same as one."""
 
 import json
 import os
@@ -37,7 +37,7 @@ PROGRAM = Path(__file__).parents[1] / "device_cases.py"
 
 
 def deviations(names: Sequence[str]) -> dict[str, float]:
-    """How far apart are one and several devices, for each case; in one process for all."""
+    """The deviation of several devices from one, for each case; in one process for all cases."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
     environment = {n: v for n, v in os.environ.items() if n != "JAX_NUM_CPU_DEVICES"}
     run = subprocess.run(
@@ -51,7 +51,7 @@ def deviations(names: Sequence[str]) -> dict[str, float]:
 
 
 def parts(cases: Iterable[str], tolerance: float) -> list[Any]:
-    """A test for every six cases, a minute's work."""
+    """One test for every six cases, about a minute of work."""
     names = list(cases)
     several = [names[first : first + 6] for first in range(0, len(names), 6)]
     return [pytest.param(some, tolerance, id=some[0]) for some in several]
@@ -60,11 +60,11 @@ def parts(cases: Iterable[str], tolerance: float) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "tolerance"),
-    # Kernels give way to XLA, whose rounding is another, where types say what is divided.
+    # Kernels give way to XLA, which rounds differently, where array types say what is sharded.
     parts(QUICK | EXHAUSTIVE, TOLERANCE) + parts(ALONE, 10 * TOLERANCE),
 )
 def test_several_devices_compute_what_one_does(names: Sequence[str], tolerance: float) -> None:
-    """Every memory with both algorithms, every way of training, and memories by themselves."""
+    """This holds for every memory with both algorithms, every way to train, and memories alone."""
     found = deviations(names)
     assert list(found) == list(names)
     assert max(found.values()) < tolerance, found
@@ -102,14 +102,14 @@ def test_every_memory_that_can_be_divided_is_among_the_cases() -> None:
     ],
 )
 def test_impossible_devices_are_refused(changes: dict, message: str) -> None:
-    """What does not divide, and what is not there."""
+    """Device counts that do not divide, or that are not available, are refused."""
     with pytest.raises(UserError, match=message):
         make_parts(TrainConfig(**changes))
 
 
 @pytest.mark.parametrize("devices", [0, 1])
 def test_one_device_lays_nothing_out(devices: int) -> None:
-    """And its programs are what they were without the setting."""
+    """With one device, programs are the same as without the setting."""
     config = TrainConfig(devices=devices)
     check_devices(config, config.learner)
     sharing = sharding_of(config)
@@ -117,7 +117,7 @@ def test_one_device_lays_nothing_out(devices: int) -> None:
 
 
 def test_a_run_of_before_goes_on_as_it_was() -> None:
-    """Its config.json has no threads, and perhaps no devices, or 0, which was one."""
+    """An old run's config.json has no threads, and perhaps no devices, or 0, which meant one."""
     config = TrainConfig()
     for old in ({}, {"devices": 0}, {"devices": 1}):
         values = {n: v for n, v in config.to_json().items() if not n.startswith("device")} | old
@@ -130,14 +130,14 @@ def test_a_run_of_before_goes_on_as_it_was() -> None:
 
 @pytest.mark.parametrize("threads", ["one", "all"])
 def test_sums_are_in_loops_with_what_is_summed(threads: str) -> None:
-    """No library is called for them, as JAX 0.10 does by default."""
+    """Sums call no library, unlike the default of JAX 0.10."""
     options = sharding_of(TrainConfig(device_threads=threads)).compiler_options
     lowered = jax.jit(lambda x: (x * x).sum(-1)).lower(jax.ShapeDtypeStruct((8, 4, 64), "float32"))
     assert "ynn" not in lowered.compile(options).as_text()
 
 
 def test_versions_of_xla_without_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They compile as they do."""
+    """Versions of XLA without the option compile as they do by default."""
     monkeypatch.setattr(sharding, "_OWN_SUMS", {"xla_cpu_no_such_option": 1})
     sharding._knows_own_sums.cache_clear()
     try:
@@ -147,7 +147,7 @@ def test_versions_of_xla_without_the_option(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_chosen_without_several_devices() -> None:
-    """JAX's one device, with one thread where the whole step is a compiled program."""
+    """The default is JAX's one device, with one thread if the whole step is a compiled program."""
     for config, threads in (
         (TrainConfig(), "one"),
         (TrainConfig(memory="universal"), "one"),
@@ -162,7 +162,7 @@ def test_what_is_chosen_without_several_devices() -> None:
 def test_cores_become_devices_unless_the_user_has_said_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As many as there are cores, or as a resumed run needs."""
+    """There are as many devices as cores, or as many as a resumed run needs."""
     updates: list[tuple[str, int]] = []
     monkeypatch.setattr(jax.config, "update", lambda *setting: updates.append(setting))
     monkeypatch.setattr(sharding, "available_cores", lambda: 16)
@@ -175,7 +175,7 @@ def test_cores_become_devices_unless_the_user_has_said_otherwise(
 
 
 def test_a_run_goes_on_with_the_devices_that_there_are(tmp_path: Path) -> None:
-    """And says so, where they are fewer than it was begun with."""
+    """A run resumes with the available devices, and reports if they are fewer than before."""
     config = small_config(tmp_path, steps=2 * STEPS_PER_UPDATE)
     path = clew.train(config, progress=Quiet()).path
     saved = read_run(path)
@@ -187,7 +187,7 @@ def test_a_run_goes_on_with_the_devices_that_there_are(tmp_path: Path) -> None:
 
 
 def test_devices_name_no_result(tmp_path: Path) -> None:
-    """A run with others has the same digest, and may be gone on with by others."""
+    """A run with another number of devices has the same digest, and either can resume the other."""
     config = small_config(tmp_path, devices=2)
     assert config.digest() == replace(config, devices=1).digest()
     old = config.to_json()

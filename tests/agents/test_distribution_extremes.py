@@ -1,4 +1,4 @@
-"""Distributions over actions where floating point ends, and what is refused."""
+"""Distributions over actions at the limits of floating point, and what they refuse."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from clew.errors import UserError
 
 @pytest.mark.parametrize("d", [Categorical(3), MultiCategorical([3]), MultiBinary((3,))])
 def test_certain_choices_are_finite(d: Any) -> None:
-    """Logits of a thousand: no NaN in values or gradients, and an entropy of 0."""
+    """Logits of a thousand give no NaN in values or gradients, and an entropy of 0."""
     logits = jnp.array([1000.0, -1000.0, -1000.0])
 
     def total(x: Any) -> Any:
@@ -35,7 +35,7 @@ def test_certain_choices_are_finite(d: Any) -> None:
 
 @pytest.mark.parametrize("far", [5.0, 12.0, 50.0, 1000.0])
 def test_a_saturated_tanh_keeps_its_density(far: float) -> None:
-    """u with tanh(u) = 1 in float32: log_prob equals a computation with 1 - tanh(u)^2 exact."""
+    """If tanh(u) = 1 in float32, log_prob equals a computation with an exact 1 - tanh(u)^2."""
     d = TanhGaussian((1,), -1.0, 1.0)
     log_prob = jax.jit(jax.value_and_grad(d.log_prob))
     for u in (far, -far):
@@ -72,7 +72,7 @@ def test_the_entropy_of_a_squashed_normal_is_as_near_as_it_says(
 
 
 def test_the_deviation_stays_within_its_bounds_and_comes_back() -> None:
-    """However large the raw number; within reach the gradient leads back from either side."""
+    """This holds for any raw number; near the bounds the gradient leads back from either side."""
     d = DiagonalGaussian((1,), initial_log_std=-1.0, log_std_bounds=(-3.0, 0.5))
     for raw, bound in ((1e6, 0.5), (-1e6, -3.0)):
         assert d.mean_and_log_std(jnp.array([0.0, raw]))[1] == pytest.approx(bound)
@@ -82,7 +82,7 @@ def test_the_deviation_stays_within_its_bounds_and_comes_back() -> None:
 
 
 def test_what_the_environment_gets_is_within_the_limits() -> None:
-    """Clipped or squashed, even where the limits are no numbers of float32, or enormous."""
+    """Clipped and squashed actions do, even if the limits are not float32 numbers, or enormous."""
     for dtype in (np.float32, np.float64, np.float16):
         limits = np.array([[-0.1, 1e-3], [0.3, 1e4]]).astype(dtype)
         space = spaces.Box(*limits, dtype=dtype)
@@ -100,7 +100,7 @@ def test_what_the_environment_gets_is_within_the_limits() -> None:
 
 
 def test_an_action_of_a_small_type_is_one_of_the_space() -> None:
-    """Whole numbers of the environment's own type, counted from its first."""
+    """It is an integer of the environment's own type, counted from its first value."""
     space = spaces.Discrete(3, start=-7, dtype=np.int8)
     d = make_distribution(space)
     found = d.decode(np.arange(3, dtype=np.int32))
@@ -153,7 +153,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_named(name: str) -> None:
-    """One line with the value and what was expected."""
+    """The error is one line with the value and the expectation."""
     mistake, message = MISTAKES[name]
     with pytest.raises(UserError, match=message) as error:
         mistake()

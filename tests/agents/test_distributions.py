@@ -1,4 +1,4 @@
-"""Distributions over actions against SciPy's, by counting draws, and at their extremes."""
+"""Distributions over actions equal SciPy's, by formulas and by counting draws."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ FEW = ("multi", "bits", "gaussian head", "tanh head")
 
 
 class Facts(NamedTuple):
-    """What a distribution says of some parameters and noise."""
+    """Everything that a distribution computes from given parameters and noise."""
 
     action: Any
     mode: Any
@@ -50,21 +50,21 @@ class Facts(NamedTuple):
 
 @eqx.filter_jit
 def facts(d: Distribution, parameters: Any, noise: Any) -> Facts:
-    """All of it in one compiled program."""
+    """Computes all of it in one compiled program."""
     action = d.sample(parameters, noise)
     log_prob = d.log_prob(parameters, action)
     return Facts(action, d.mode(parameters), log_prob, d.entropy(parameters))
 
 
 def given(d: Distribution, lead: tuple[int, ...] = (5, 4), seed: int = 0) -> tuple[Any, Any]:
-    """Parameters of moderate size, and noise; as NumPy's arrays."""
+    """Parameters of moderate size, and noise, as NumPy arrays."""
     key, noise_key = jax.random.split(jax.random.key(seed))
     parameters = np.asarray(jax.random.normal(key, (*lead, d.num_parameters)))
     return parameters, np.asarray(d.noise(noise_key, lead))
 
 
 def actions_of(d: Distribution) -> np.ndarray:
-    """Every action that a distribution over whole numbers can draw."""
+    """Every action that a discrete distribution can draw."""
     sizes: Any = getattr(d, "sizes", [2] * d.num_outputs if isinstance(d, MultiBinary) else None)
     if isinstance(d, Categorical):
         return np.arange(d.num_outputs, dtype=np.int32)
@@ -73,7 +73,7 @@ def actions_of(d: Distribution) -> np.ndarray:
 
 
 def moments(d: Any, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of the normal components, written from the docstring."""
+    """Mean and deviation of the normal components, computed by the docstring."""
     of = getattr(d, "normal", d)
     mean, raw = np.split(np.asarray(parameters, np.float64), 2, axis=-1)
     least, most = of.log_std_bounds
@@ -84,7 +84,7 @@ def moments(d: Any, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("name", fast_only(ALL, *FEW))
 def test_any_leading_axes_give_the_same(name: str) -> None:
-    """Shapes and types as declared; a batch equals its elements."""
+    """Shapes and types are as declared, and a batch equals its elements."""
     d = ALL[name]
     arrays = given(d)
     batch, one = facts(d, *arrays), facts(d, *(x[2, 1] for x in arrays))
@@ -110,7 +110,7 @@ def test_free_numbers_are_joined_for_every_element(name: str) -> None:
 
 
 def test_the_categorical_is_what_it_always_was() -> None:
-    """Noise, actions and log-probabilities as in earlier versions, to the last bit."""
+    """Noise, actions and log-probabilities equal those of earlier versions bit for bit."""
     d, key = Categorical(5), jax.random.key(3)
     logits = 3.0 * jax.random.normal(jax.random.key(1), (7, 6, 5))
     noise = jax.random.gumbel(key, (7, 6, 5))
@@ -123,7 +123,7 @@ def test_the_categorical_is_what_it_always_was() -> None:
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_against_scipy(name: str) -> None:
-    """Over all actions: probabilities of one sum, and the entropy by its definition."""
+    """Over all actions, the probabilities sum to one and the entropy follows its definition."""
     d, every = ALL[name], actions_of(ALL[name])
     p, noise = given(d)
     found = facts(d, p, noise)
@@ -137,7 +137,7 @@ def test_choices_against_scipy(name: str) -> None:
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_drawn_as_often_as_they_should(name: str) -> None:
-    """A chi-squared test over 20,000 draws with a fixed seed."""
+    """Frequencies pass a chi-squared test over 20,000 draws with a fixed seed."""
     d, every = ALL[name], actions_of(ALL[name])
     found = many(d, 20_000)
     rows = np.asarray(found.action).reshape(20_000, -1)
@@ -152,7 +152,7 @@ def test_choices_are_drawn_as_often_as_they_should(name: str) -> None:
 
 
 def many(d: Distribution, number: int) -> Facts:
-    """The same parameters with much noise."""
+    """The same parameters with many draws of noise."""
     parameters = given(d, (), seed=2)[0]
     wide = np.broadcast_to(parameters, (number, *parameters.shape))
     return facts(d, wide, d.noise(jax.random.key(7), (number,)))
@@ -160,7 +160,7 @@ def many(d: Distribution, number: int) -> Facts:
 
 @pytest.mark.parametrize("name", DENSITIES)
 def test_densities_against_scipy(name: str) -> None:
-    """log_prob; a squashed one by the change of variables, a = tanh(u)."""
+    """log_prob equals SciPy's; a squashed one by the change of variables, a = tanh(u)."""
     d: Any = ALL[name]
     p, noise = given(d)
     found = facts(d, p, noise)
@@ -174,9 +174,9 @@ def test_densities_against_scipy(name: str) -> None:
 
 @pytest.mark.parametrize("name", DENSITIES)
 def test_densities_are_drawn_from(name: str) -> None:
-    """A Kolmogorov-Smirnov test of every component, and entropy as the mean of -log_prob.
+    """Every component passes a Kolmogorov-Smirnov test, and entropy is the mean of -log_prob.
 
-    Over 20,000 draws with a fixed seed; the entropy within five standard errors.
+    There are 20,000 draws with a fixed seed; the entropy is within five standard errors.
     """
     d = ALL[name]
     found = many(d, 20_000)
@@ -192,7 +192,7 @@ def test_densities_are_drawn_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", fast_only(ALL, *FEW))
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
-    """Of log-probability and entropy, in double precision, in random directions."""
+    """Gradients of log-probability and entropy, in double precision, in random directions."""
     d = ALL[name]
     p = np.asarray(given(d)[0], np.float64)
     action = facts(d, *given(d)).action
@@ -211,7 +211,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_spaces_contain_what_is_decoded(name: str) -> None:
-    """Host and device decode alike, and the space that it was made for has every such action."""
+    """Host and device decode alike, and the action's space contains every decoded action."""
     d: Any = ALL[name]
     bounds = getattr(getattr(d, "normal", d), "bounds", None)
     space: Any = {

@@ -1,4 +1,4 @@
-"""Spaces and settings that no encoder can be made of, and observations that it was not made for."""
+"""Encoders refuse unsupported spaces, impossible settings, and observations of other spaces."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_named(name: str) -> None:
-    """One line with the value and what was expected."""
+    """The error is one line with the value and the expectation."""
     mistake, message = MISTAKES[name]
     with pytest.raises(UserError, match=message) as error:
         mistake()

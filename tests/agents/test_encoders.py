@@ -1,4 +1,4 @@
-"""Encoders of every space: what they give, on any leading axes, and what they refuse."""
+"""Encoders of every space: their outputs, on any leading axes, and what they refuse."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def numbers_of(module: Any) -> int:
 
 
 def sample(space: spaces.Space, lead: tuple[int, ...], seed: int = 0) -> Any:
-    """Observations of a space, NumPy's."""
+    """Observations of a space, in NumPy."""
     space.seed(seed)
     drawn = [space.sample() for _ in range(int(np.prod(lead)))]
     return jax.tree.map(lambda *xs: np.stack(xs).reshape(*lead, *np.shape(xs[0])), *drawn)
@@ -54,7 +54,7 @@ def sample(space: spaces.Space, lead: tuple[int, ...], seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("encoder", ["none", "mlp"])
 def test_a_vector_is_read_as_it_always_was(encoder: str) -> None:
-    """Layers of 64 with the very parameters of earlier versions; without any, the same bits."""
+    """Layers of 64 have the parameters of earlier versions; without layers the bits are equal."""
     made: Any = make_encoder(spaces.Box(-1.0, 1.0, (5,)), EncoderConfig(encoder), key=KEY)
     x = jax.random.normal(KEY, (3, 2, 5))
     y = x
@@ -69,12 +69,12 @@ def test_a_vector_is_read_as_it_always_was(encoder: str) -> None:
 
 @pytest.mark.parametrize("encoder", ["impala", "nature"])
 def test_convolutional_encoders_against_plain_loops(encoder: str) -> None:
-    """Bytes, odd and even sides, both axes different."""
+    """They agree for bytes, odd and even sides, and different axes."""
     shape = (37, 40, 2) if encoder == "nature" else (10, 13, 2)
     made = make_encoder(
         spaces.Box(0, 255, shape, np.uint8), EncoderConfig(encoder, **SMALL), key=KEY
     )
-    # Biases start at 0, so that a forgotten one would not be seen.
+    # Biases start at 0, so a missing one would not be noticed.
     arrays, rest = eqx.partition(made, eqx.is_array)
     made = eqx.combine(jax.tree.map(lambda a: a + 0.1, arrays), rest)
     pictures = sample(spaces.Box(0, 255, shape, np.uint8), (2,))
@@ -98,7 +98,7 @@ def test_parameters_are_as_many_as_published() -> None:
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_dict_on_any_leading_axes(encoder: str) -> None:
-    """Every entry by name; a chunk equals its elements, in one call and under vmap."""
+    """Every entry is read by name; a chunk equals its elements, in one call and under vmap."""
     config = EncoderConfig(encoder, **SMALL)
     made: Any = make_encoder(MIXED, config, key=KEY)
     chunk = sample(MIXED, (3, 2))
@@ -121,7 +121,7 @@ def test_a_dict_on_any_leading_axes(encoder: str) -> None:
 
 
 def test_joint_layers_read_all_entries() -> None:
-    """As of one vector of them, in the order of their names."""
+    """They read one vector of all entries, in the order of their names."""
     space = spaces.Dict(speed=spaces.Box(-1.0, 1.0, (2,)), previous_action=spaces.Discrete(3))
     made: Any = make_encoder(space, EncoderConfig("joint", encoder_size=6), key=KEY)
     first, second = (np.asarray(layer.weight) for layer in made.second.layers)
@@ -133,7 +133,7 @@ def test_joint_layers_read_all_entries() -> None:
 
 
 def test_entries_stand_in_the_order_of_their_names() -> None:
-    """Without layers they can be read off: cards, direction, keys, action, reward, speed."""
+    """Without layers the outputs show it: cards, direction, keys, action, reward, speed."""
     space = spaces.Dict({name: s for name, s in MIXED.spaces.items() if name != "camera"})
     x = {
         "direction": np.int64(3),
@@ -150,7 +150,7 @@ def test_entries_stand_in_the_order_of_their_names() -> None:
 
 
 def test_numbers_out_of_range_are_no_number() -> None:
-    """All zeros, with one-hot and embedded; neighbours in the same table are left alone."""
+    """One-hot and embedding give zeros; neighbours in the same table are unaffected."""
     one_hot = OneHot((2, 3), (0, 0), (2,))
     assert one_hot(jnp.array([-1, 3])).tolist() == [0.0] * 5
     assert one_hot(jnp.array([2, -1])).tolist() == [0.0] * 5
@@ -180,14 +180,14 @@ def test_half_precision_is_near_and_its_gradients_are_whole(encoder: str, precis
     np.testing.assert_allclose(found, expected, rtol=0.05)
     leaves = [jax.tree.leaves(tree) for tree in (slopes, half_slopes)]
     assert {leaf.dtype for leaf in leaves[1]} == {np.dtype(np.float32)}
-    # Rounding moves some maxima elsewhere, so directions are compared and not numbers.
+    # Rounding moves some maxima, so directions are compared instead of numbers.
     a, b = (np.concatenate([np.ravel(leaf) for leaf in tree]) for tree in leaves)
     assert a @ b > 0.98 * np.linalg.norm(a) * np.linalg.norm(b)
     assert abs(np.linalg.norm(b) / np.linalg.norm(a) - 1.0) < 0.1
 
 
 def test_channels_first_and_missing_channels_are_the_same_pictures() -> None:
-    """One axis shorter than both others is that of the channels; bytes of two axes are grey."""
+    """An axis shorter than both others is the channel axis; bytes with two axes are grey."""
     x = sample(spaces.Box(0, 255, (2, 7, 6), np.uint8), (3,))
 
     def read(shape: tuple[int, ...], x: np.ndarray) -> np.ndarray:
@@ -206,7 +206,7 @@ AUTO = EncoderConfig("auto", **SMALL)
     ("shape", "kind"), [((7, 7, 3), Dense), ((32, 32, 3), Impala), ((9,), Dense)]
 )
 def test_auto_takes_what_fits(shape: tuple[int, ...], kind: Any) -> None:
-    """A small grid of symbols is no picture, and its bytes stay as they are."""
+    """A small grid of symbols is not a picture, and its bytes stay unchanged."""
     made = make_encoder(spaces.Box(0, 255, shape, np.uint8), AUTO, key=KEY)
     assert isinstance(made, kind)
     assert not isinstance(made, Dense) or made.scale == 1.0
@@ -225,7 +225,7 @@ def test_auto_takes_what_fits(shape: tuple[int, ...], kind: Any) -> None:
 def test_a_small_picture_in_a_dict(
     shape: tuple[int, ...], kind: Any, encoder: str, symbols: bool
 ) -> None:
-    """Is one if impala is asked for and can read it; a wrapper may make a dict of a picture."""
+    """It is a picture if impala is asked for and can read it; the dict may be a wrapper's."""
     config = EncoderConfig(encoder, **SMALL)
     box = spaces.Box(0, 255, shape, np.uint8)
     made = make_encoder(spaces.Dict(a=box, b=spaces.Discrete(2)), config, key=KEY)

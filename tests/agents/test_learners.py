@@ -1,4 +1,4 @@
-"""What holds for every registered learner."""
+"""Properties of every registered learner."""
 
 import copy
 import dataclasses
@@ -31,7 +31,7 @@ from streams import agent_on, short_maze
 SMALL = {"num_envs": 4, "rollout_length": 8}
 IN_SEQUENCES = {"sequence_length": 4, "minibatches": 4}
 IN_SEQUENCES |= {"period": 4, "burn_in": 0, "replay_steps": 64, "learning_starts": 0}
-"""Of learners that read in sequences, where they have them."""
+"""For learners that read in sequences, if they have the settings."""
 
 
 def small_settings(name: str):
@@ -47,7 +47,7 @@ def small_settings(name: str):
     "schedule, after", [("constant", [8, 8, 8]), ("linear", [8, 4, 0]), ("cosine", [8, 4, 0])]
 )
 def test_a_schedule_warms_up_and_ends_where_the_run_does(schedule: str, after: list[int]) -> None:
-    """Of 10 steps 2 are warm-up; a half and the whole of the other 8 later it is where it says."""
+    """Of 10 steps 2 are warm-up; after half and all of the other 8 the rate is as documented."""
     config = A2CConfig(learning_rate=8.0, schedule=schedule, warmup_fraction=0.2)
     size = make_schedule(config, 10)
     assert size is not None
@@ -71,7 +71,7 @@ ACCUMULATED = {
 
 @pytest.mark.parametrize("case", fast_only(ACCUMULATED, "ppo"))
 def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
-    """Where parts have different numbers of valid steps, and advantages are normalised by PPO."""
+    """Also if parts have different numbers of valid steps, and PPO normalises advantages."""
     name, changes = ACCUMULATED[case]
     stream = AutoReset(TMaze(corridor_length=2, time_limit=5, on_time_limit="truncate"))
     config: Any = replace(small_settings(name), rollout_length=64, adam_eps=1.0, **changes)
@@ -90,7 +90,7 @@ def test_a_gradient_in_parts_is_that_of_the_whole(case: str) -> None:
     assert len(np.unique(np.asarray(rollout.chunks.last).sum(axis=1))) > 1
     (new, _, metrics), (other, _, in_parts) = learned
     moved = [np.abs(x - y).max() for x, y in zip(arrays_of(new), arrays_of(agent), strict=True)]
-    assert max(moved) > 1e-5  # a hundred times what they may differ by
+    assert max(moved) > 1e-5  # a hundred times the allowed difference
     for array, expected in zip(arrays_of(other), arrays_of(new), strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-7)
     assert metrics.keys() == in_parts.keys()
@@ -152,7 +152,7 @@ IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
     ids=[f"{type(config).__name__} {changes}" for config, changes, _ in IMPOSSIBLE],
 )
 def test_impossible_settings_are_named(config: Any, changes: dict[str, Any], message: str) -> None:
-    """With what would be possible; without the change nothing is said."""
+    """The error says what is possible; without the change there is none."""
     config.validate()
     with pytest.raises(UserError, match=message):
         replace(config, **changes).validate()
@@ -160,7 +160,7 @@ def test_impossible_settings_are_named(config: Any, changes: dict[str, Any], mes
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_impossible_parts_are_named(name: str) -> None:
-    """A part is at least a sequence, and A2C's advantages are not known before it reads."""
+    """A part is at least a sequence, and A2C knows its advantages only after it has read all."""
     config: Any = small_settings(name)
     with pytest.raises(UserError, match=r"warmup_fraction must be .* got 1.5"):
         replace(config, warmup_fraction=1.5).validate()
@@ -181,7 +181,7 @@ def arrays_of(agent) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", fast_only(LEARNERS, "r2d2"))
 def test_a_learner_updates_from_the_rollout_that_it_asks_for(name: str) -> None:
-    """Its metrics are those that it names, and before the update its ratio is 1 (the ratio law)."""
+    """It returns the metrics that it names, and its first ratio is 1 (the ratio law)."""
     config, stream = small_settings(name), short_maze()
     config.validate()
     learner = make_learner(name, config, 1)
@@ -222,7 +222,7 @@ def test_settings_and_command_line_have_every_learner(name: str) -> None:
 
 
 def test_what_is_left_out_is_not_told_by_the_object() -> None:
-    """None is what leaves a setting out; an equal object is as good as the same one."""
+    """None means that a setting is left out; an equal object acts like the same one."""
     pole = "gymnasium:CartPole-v1"
     given = TrainConfig(env=pole, network=NetworkConfig())
     assert given == TrainConfig(env=pole, network=copy.deepcopy(NetworkConfig()))

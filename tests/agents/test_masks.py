@@ -1,4 +1,4 @@
-"""Action masks: the distribution over what is allowed, acting, learning and what is refused."""
+"""Action masks: the masked distribution, acting, learning, and what is refused."""
 
 import itertools
 from dataclasses import replace
@@ -48,7 +48,7 @@ def distribution(sizes: tuple[int, ...]) -> Any:
 
 
 class Oracle:
-    """One choice among what is allowed, as a softmax over those logits alone, in float64."""
+    """One choice among allowed actions: a softmax over their logits alone, in float64."""
 
     def __init__(self, logits: np.ndarray, mask: np.ndarray):
         self.places = np.flatnonzero(mask)
@@ -115,7 +115,7 @@ def test_a_masked_distribution_is_the_softmax_over_what_is_allowed(kind):
 
 
 def test_a_forbidden_action_has_the_probability_zero():
-    """Exactly, however small the allowed logits are, sampled or greedy."""
+    """Exactly zero, however small the allowed logits are, sampled or greedy."""
     d, mask = Categorical(3), jnp.array([True, False, True])
     logits = d.masked(jnp.array([-1e4, 1e4, -1e4]), mask)
     assert jax.nn.softmax(logits, axis=-1).tolist() == [0.5, 0.0, 0.5]
@@ -144,9 +144,9 @@ def test_an_encoder_reads_the_mask_only_if_it_is_shown():
 
 
 def test_what_acting_was_learning_reads_again():
-    """Log-probabilities and values; nothing forbidden is taken, which would earn NaN.
+    """Log-probabilities and values agree; no forbidden action, which would earn NaN, is taken.
 
-    In float64: a norm of what is nearly 0 enlarges the rounding of float32 as much as it likes.
+    It runs in float64, because a norm of nearly 0 magnifies the rounding of float32 without limit.
     """
     stream = AutoReset(Masked())
     agent = agent_on(stream)
@@ -170,12 +170,12 @@ def test_what_acting_was_learning_reads_again():
     allowed = trajectory.observation[MASK]
     most = np.log(allowed[..., :4].sum(-1)) + np.log(allowed[..., 4:].sum(-1))
     assert (entropy < most + 1e-5).all()
-    # Of a truncated episode's end too: what is forbidden has no part in its value.
+    # At a truncated episode's end too: forbidden actions have no part in its value.
     assert not allowed[trajectory.last].all() and not allowed[~trajectory.last].all()
 
 
 def test_the_mask_within_a_trial_is_that_of_its_running_episode():
-    """Whoever takes what the task forbids in its present state earns NaN."""
+    """An action that the task forbids in its present state would earn NaN."""
     stream = AutoReset(wrap(Masked(), WrapperConfig(trial_episodes=3)))
     agent, steps = agent_on(stream), 120
     actor = init_actor(agent, stream, BATCH, jax.random.key(0))
@@ -201,7 +201,7 @@ def config_of(folder: Any, algorithm: str = "a2c", **changes: Any) -> TrainConfi
 
 @pytest.mark.slow
 def test_a_run_with_masks_goes_on_where_it_was(tmp_path):
-    """And its loss is finite: nothing forbidden was taken."""
+    """Its loss is finite, too: no forbidden action was taken."""
     whole = clew.train(config_of(tmp_path, "ppo", name="whole"), progress=Watch()).path
     short = config_of(tmp_path, "ppo", steps=320, name="run")
     path = clew.train(short, progress=Watch()).path
@@ -255,7 +255,7 @@ def test_a_task_without_masks_is_what_it_was():
 
 @pytest.mark.slow
 def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
-    """Evaluation and episodes for inspection: forbidden actions are counted by the task."""
+    """In evaluation and in episodes for inspection; the task counts forbidden actions."""
     config = config_of(tmp_path, env="permutation", env_options={"num_cards": 3}, steps=32)
     path = clew.train(config, progress=Watch()).path
     loaded = load_agent(path)
@@ -276,7 +276,7 @@ def test_an_agent_that_plays_in_every_form_takes_what_is_allowed(tmp_path):
 
 @pytest.mark.slow
 def test_an_entry_of_a_jax_tasks_observation_is_a_mask(tmp_path):
-    """As `MaskEntry` makes it one; what is observed and done is the same."""
+    """`MaskEntry` makes it one; observations and actions stay the same."""
     task = make_task("masked:Entry", {}, WrapperConfig(action_mask="legal", keep=(0, 2)))
     stream, plain = task.require_stream(), AutoReset(Masked())
     assert stream.observation_space[BARE].shape == (2,) and stream.masks_actions

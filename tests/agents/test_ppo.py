@@ -1,4 +1,4 @@
-"""Proximal policy optimisation against its transcription, and what a rollout hands to it."""
+"""Proximal policy optimisation equals its transcription; tests of the rollouts it receives."""
 
 from dataclasses import replace
 
@@ -116,7 +116,7 @@ def test_loss_equals_the_transcription(acted, normalise, value_clip, lower_clip)
 
 
 def test_an_action_that_has_become_certain_teaches_no_nan(acted):
-    """exp of so large a ratio is infinite, and its clipped gradient was 0 times that."""
+    """exp of a ratio this large is infinite, and its clipped gradient used to be 0 times that."""
     agent, chunks, final = acted
     batch = sequences(agent, chunks, final, CONFIG)
     batch = batch._replace(log_prob=jnp.full_like(batch.log_prob, -200.0))
@@ -125,7 +125,7 @@ def test_an_action_that_has_become_certain_teaches_no_nan(acted):
 
 
 def test_before_the_first_step_every_ratio_is_one(acted):
-    """The ratio law for sequences: each read from the state that acting had before it."""
+    """The ratio law for sequences: each is read from the state that acting had before it."""
     agent, chunks, final = acted
     batch = sequences(agent, chunks, final, CONFIG)
     _, parts = loss_of(agent, batch, CONFIG)
@@ -170,7 +170,7 @@ def test_minibatches_are_whole_sequences(acted):
 
 
 def test_a_part_of_the_state_may_be_empty(acted):
-    """As of a short convolution that sees one step, or of a frame stack of one."""
+    """Such as that of a short convolution over one step, or of a frame stack of one."""
     _, chunks, _ = acted
     count = LENGTH // SEQUENCE
     empty = chunks._replace(state0={"before": jnp.zeros((count, ENVS, 0, 4))})
@@ -201,7 +201,7 @@ def learned(agent, rollout, config):
 
 
 def test_a_rollout_that_lags_is_valued_by_the_present_network(acted):
-    """To the end: what its last memory caches is that of the network which acted."""
+    """Even at its end: the last memory's cache is that of the network that acted."""
     agent, chunks, _ = acted
     old = gathered(agent, chunks)
     now = jax.tree.map(lambda x: x * 1.5 if eqx.is_inexact_array(x) else x, agent)
@@ -262,7 +262,7 @@ def test_a_run_learns_and_its_settings_come_back(tmp_path):
     result = train(config)
     assert result.summary["final"]["success"]["mean"] > 0.9
     assert config.digest() != replace(config, ppo=replace(config.ppo, lam=0.9)).digest()
-    # The other algorithm's settings are no part of what is computed, the schedule's end is.
+    # Settings of another algorithm do not enter the computation, but the end of the schedule does.
     other = replace(config, a2c=replace(config.a2c, lam=0.9), steps=70_000)
     assert config.digest() == other.digest()
     linear = replace(config, ppo=replace(config.ppo, schedule="linear"))

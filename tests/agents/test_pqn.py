@@ -1,4 +1,4 @@
-"""PQN against its transcription; its policy, heads and exploration, and whole runs of it."""
+"""PQN equals its transcription; its policy, heads and exploration, and whole runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,9 +46,9 @@ SMALL = PQNConfig(num_envs=4, rollout_length=8, sequence_length=4, minibatches=2
 
 
 def random_sequences(seed: int, masked: bool) -> tuple[ValuesOfActions, np.ndarray, Trajectory]:
-    """Values, what is allowed, and sequences with starts, ends and truncations anywhere.
+    """Values, masks, and sequences with starts, ends and truncations anywhere.
 
-    Whatever follows a final observation is NaN or infinite, as nothing of it may count.
+    Everything after a final observation is NaN or infinite, since none of it may count.
     """
     rng = np.random.default_rng(seed)
     q = rng.normal(size=(STEPS + 1, BATCH, ACTIONS))
@@ -96,10 +96,10 @@ def test_loss_and_gradient_equal_the_transcription(masked: bool, lam: float) -> 
 
 
 def test_epsilon_greedy_is_what_it_says() -> None:
-    """Probabilities, exactly 0 where forbidden; and the frequencies of sampled actions."""
+    """Probabilities are exactly 0 where forbidden and match the frequencies of sampled actions."""
     rng = np.random.default_rng(0)
     q = rng.normal(size=(40, ACTIONS)).astype(np.float32)
-    q[:5] = q[:5, :1]  # of equal ones the first
+    q[:5] = q[:5, :1]  # among equal values the first is greedy
     allowed = rng.random(q.shape) < 0.6
     allowed[np.arange(40), rng.integers(ACTIONS, size=40)] = True
     values = jnp.where(jnp.asarray(allowed), q, FORBIDDEN)
@@ -123,7 +123,7 @@ def test_epsilon_greedy_is_what_it_says() -> None:
 
 
 def test_epsilon_falls_by_the_update_as_the_authors_has_it() -> None:
-    """The same for all steps of a rollout, whoever counts them; by optax's formula."""
+    """It is the same for all steps of a rollout, in any form of it, and follows optax's formula."""
     config = replace(SMALL, epsilon_start=0.9, epsilon_end=0.2, exploration_fraction=0.25)
     learner = PQN(config, updates=40)
     steps = jnp.arange(20 * config.rollout_length, dtype=jnp.int32)
@@ -138,7 +138,7 @@ def test_epsilon_falls_by_the_update_as_the_authors_has_it() -> None:
 
 
 def test_heads_have_a_value_for_every_action() -> None:
-    """Q by its equation; V and the greedy action over what is allowed."""
+    """Q follows its equation; V and the greedy action are over allowed actions."""
     heads = ActionValues(6, Categorical(3), hidden_size=8, epsilon=0.1, key=jax.random.key(0))
     h = jax.random.normal(jax.random.key(1), (7, 6))
     mask = jnp.array([[True, False, True]] * 7)
@@ -186,20 +186,20 @@ def gathered(**changes: Any) -> tuple[Any, Any, Trajectory]:
 
 @pytest.mark.parametrize("epsilon", fast_only([0.0, 1.0], 1.0))
 def test_a_rollout_explores_as_much_as_it_should(epsilon: float) -> None:
-    """And takes nothing that is forbidden; what acting said is what is read again."""
+    """It takes no forbidden action, and rereading gives the values of acting."""
     learner, agent, sequences = gathered(epsilon_start=epsilon)
     allowed = np.asarray(sequences.observation[MASK])[:-1]
     action = np.asarray(sequences.action)
     assert np.take_along_axis(allowed, action[..., None], axis=-1).all()
     assert not allowed.all() and np.asarray(sequences.start).any()
     _, parts = eqx.filter_jit(pqn_loss)(agent, sequences, learner.config)
-    # With one card left there is one choice.
+    # With one card left there is only one choice.
     assert parts["greedy_fraction"] == 1 if epsilon == 0 else 0.5 < parts["greedy_fraction"] < 0.95
     np.testing.assert_allclose(parts["value"], sequences.value.mean(), atol=1e-5)
 
 
 def test_no_gradient_passes_through_the_target() -> None:
-    """The gradient of the network is that of the taken actions' values alone."""
+    """The network's gradient is that of the taken actions' values alone."""
     learner, agent, sequences = gathered()
     chosen = jnp.arange(sequences.start.shape[1], dtype=jnp.int32)
 
@@ -227,7 +227,7 @@ def run_config(folder: Any, name: str = "run", **changes: Any) -> TrainConfig:
 
 @pytest.mark.parametrize("seeds", fast_only([1, 2], 1))
 def test_a_run_that_was_stopped_explores_on_where_it_was(tmp_path: Any, seeds: int) -> None:
-    """Bit for bit, within the fall of epsilon."""
+    """It resumes bit for bit, while epsilon still falls."""
     whole = clew.train(run_config(tmp_path, "whole", seeds=seeds), progress=Watch()).path
     early = [lambda report: report.steps >= 10 * 32]
     ended = clew.train(run_config(tmp_path, seeds=seeds), progress=Watch(), callbacks=early)
@@ -253,7 +253,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(trained: Path) -> tuple[Any, Any, np.ndarray]:
-    """Its agent, a greedy episode, and what is forbidden in it."""
+    """The run's agent, a greedy episode, and its forbidden actions."""
     task = interact.make_task("permutation", {"num_cards": 2}, WrapperConfig())
     agent = load_agent(trained).agent
     recording = next(task.recordings(agent, PlayConfig(max_steps=40)))
@@ -262,7 +262,7 @@ def recorded(trained: Path) -> tuple[Any, Any, np.ndarray]:
 
 @pytest.mark.slow
 def test_a_run_learns(trained: Path) -> None:
-    """Greedily, and with the actions of the last policy that explored."""
+    """It solves the task greedily, and with the actions of its last exploring policy."""
     assert clew.evaluate(trained, episodes=100).per_seed["success"] == [1.0]
     sampled = clew.evaluate(trained, episodes=200, greedy=False).per_seed
     assert sampled["success"][0] > 0.95 and sampled["forbidden"] == [0.0]
@@ -270,7 +270,7 @@ def test_a_run_learns(trained: Path) -> None:
 
 @pytest.mark.slow
 def test_action_values_are_shown_in_place_of_a_distribution(recorded: Any) -> None:
-    """In films and in the terminal; what is forbidden has none."""
+    """In films and in the terminal; a forbidden action shows no value."""
     _, recording, forbidden = recorded
     q = np.asarray(recording.action_values)
     np.testing.assert_array_equal(recording.actions, q.argmax(axis=1))
@@ -301,7 +301,7 @@ def test_an_export_has_the_greedy_policy(trained: Path, recorded: Any, tmp_path:
 
 @pytest.mark.slow
 def test_influence_is_that_on_action_values(recorded: Any) -> None:
-    """The logits of the policy are flat almost everywhere; the first card is remembered."""
+    """The policy's logits are flat almost everywhere; values show that the first card matters."""
     agent, recording, _ = recorded
     one = jax.tree.map(lambda x: x[0], recording.observations)
     found = gradient_influence(

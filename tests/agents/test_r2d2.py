@@ -1,4 +1,4 @@
-"""R2D2 against its equations, and what was acted against what is read again."""
+"""R2D2 equals its equations, and rereading gives the values of acting."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ CONFIG = R2D2Config(**SMALL_REPLAY, gradient_steps=2)
 
 
 def random_steps(seed: int, time: int, batch: int, actions: int) -> tuple[Steps, Any, Any]:
-    """Steps with ends of both kinds anywhere, and values of two networks."""
+    """Steps with terminations and truncations anywhere, and values of two networks."""
     random = np.random.default_rng(seed)
     start, last = random.random((2, time + 1, batch)) < 0.2
     steps = Steps(
@@ -106,7 +106,7 @@ def test_returns_of_n_steps_are_the_sums_that_they_are() -> None:
 
 
 def test_it_begins_when_enough_is_there_and_copies_its_target() -> None:
-    """Nothing changes before; then the target is the network of every third gradient step."""
+    """Nothing changes before; then the target copies the network at every third gradient step."""
     stream = AutoReset(TMaze(corridor_length=2))
     config = replace(CONFIG, target_period=3, adam_eps=1e-8)
     assert steps_before_learning(config) == 3 * 16  # two rollouts: 4 + 8 steps, and one after them
@@ -180,7 +180,7 @@ def test_environments_explore_at_rates_of_their_own() -> None:
 def test_a_schedule_counts_what_is_learned(
     module: Any, learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not the updates that only gather."""
+    """Updates that only collect steps do not count."""
     counted: list[int] = []
 
     def make_schedule(config: Any, steps: int) -> float:

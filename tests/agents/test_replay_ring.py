@@ -1,4 +1,4 @@
-"""A replay keeps the latest steps, and draws sequences as often as it should."""
+"""A replay keeps the latest steps, and draws sequences with the right frequencies."""
 
 from collections import Counter
 from functools import cache
@@ -17,13 +17,13 @@ from oracles import r2d2 as oracle
 from slow_cases import fast_only
 
 BLOCKS, PERIOD, BATCH = 2, 3, 4
-"""Of every rollout."""
+"""Sizes of every rollout."""
 ROOM = 3 * BLOCKS * PERIOD * BATCH + 5
-"""Steps: for three rollouts, and five that no rollout has room in."""
+"""Capacity in steps: three rollouts, and five steps that are too few for another."""
 
 
 def stream(time: int) -> dict[str, np.ndarray]:
-    """Steps that say when and where they were: [time, BATCH]."""
+    """Steps that encode their time and environment: [time, BATCH]."""
     where = np.arange(time)[:, None] * 10.0 + np.arange(BATCH)
     random = np.random.default_rng(0).random((time, BATCH))
     start_follows = np.roll(random < 0.2, -1, axis=0)
@@ -38,7 +38,7 @@ def stream(time: int) -> dict[str, np.ndarray]:
 
 
 def rollout(steps: dict[str, np.ndarray], number: int) -> Rollout:
-    """A rollout of the stream; the memory's state says which step follows it, and in which type."""
+    """A rollout of the stream; the memory's state encodes the next step, in its own type."""
     first = number * BLOCKS * PERIOD
     span = range(first, first + BLOCKS * PERIOD)
     long = [steps[n][first : span.stop + 1] for n in ("observation", "start", "last")]
@@ -57,7 +57,7 @@ TAKE = jax.jit(ring.take, static_argnames=("before", "length"))
 
 @cache
 def filled(rollouts: int) -> tuple[Replay, dict[str, np.ndarray]]:
-    """A replay after so many rollouts, and the stream that they are of."""
+    """A replay after this many rollouts, and their stream."""
     steps = stream((rollouts + 1) * BLOCKS * PERIOD + 1)
     first = rollout(steps, 0)
     replay = ring.init_replay(first, first.chunks.state0, ROOM)
@@ -70,7 +70,7 @@ def filled(rollouts: int) -> tuple[Replay, dict[str, np.ndarray]]:
 @pytest.mark.parametrize("rollouts", fast_only([1, 2, 3, 4, 7], 1, 3))
 @pytest.mark.parametrize(("before", "length"), [(0, 1), (1, 1), (1, 2), (0, 3)])
 def test_a_sequence_is_a_piece_of_the_stream(rollouts: int, before: int, length: int) -> None:
-    """Every one that is whole, with the state before it; no other is said to be whole."""
+    """Every complete sequence has the state before it, and no other counts as complete."""
     replay, steps = filled(rollouts)
     kept = range(max(0, rollouts - 3) * BLOCKS, rollouts * BLOCKS)
     whole = [b for b in kept if b - before in kept and b + length in kept]
@@ -128,7 +128,7 @@ def test_what_is_new_is_as_likely_as_the_likeliest() -> None:
 
 @pytest.mark.parametrize("exponent", fast_only([0.0, 0.9], 0.9))
 def test_sequences_are_drawn_as_often_as_they_should_be(exponent: float) -> None:
-    """20,000 draws against the probabilities: chi-squared, and never one that is not whole."""
+    """20,000 draws pass a chi-squared test, and never draw an incomplete sequence."""
     replay, _ = filled(4)
     priorities = np.random.default_rng(1).random(replay.priorities.shape).astype(np.float32) ** 3
     replay = replay._replace(priorities=jnp.asarray(priorities))
@@ -151,7 +151,7 @@ def test_sequences_are_drawn_as_often_as_they_should_be(exponent: float) -> None
 
 
 def test_what_is_not_whole_is_never_drawn_by_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sums of a prefix tree grow by a digit behind the last sequence that is whole."""
+    """The sums of a prefix tree exceed the total by a digit after the last complete sequence."""
     key, _ = jax.random.split(jax.random.key(14))
     priorities = jnp.exp(jax.random.normal(key, (156, 32))) * 0.1
     replay = Replay(Steps(*[jnp.zeros((156, 1, 32))] * 6), (), priorities, jnp.int32(110))

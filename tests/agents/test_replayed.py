@@ -1,4 +1,4 @@
-"""What holds for every learner that replays: what was acted is what is read again."""
+"""For every learner with a replay, rereading gives the values of acting."""
 
 from typing import Any
 
@@ -44,9 +44,9 @@ QUICK = [("gru", "refreshed", "r2d2")]
     fast_only(READ_AGAIN, *QUICK),
 )
 def test_what_was_acted_is_what_is_read_again(name: str, first_state: str, algorithm: str) -> None:
-    """With the same parameters, from a state that was stored before a burn-in: values to 1e-5.
+    """With the same parameters, from a state stored before a burn-in, values agree to 1e-5.
 
-    Episodes of up to four steps end within burn-in and sequences, terminated and truncated.
+    Episodes of up to four steps end within burn-in and sequences, by termination and truncation.
     """
     stream = short_maze()
     learner = LEARNERS[algorithm](first_state)

@@ -1,4 +1,4 @@
-"""Lambda-returns against a plain loop, and at the ends of episodes."""
+"""Lambda-returns equal a plain loop, also at the ends of episodes."""
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ def test_nothing_passes_a_termination():
 
 
 def test_a_truncation_is_completed_with_the_value_of_its_final_observation():
-    # Observation 2 is the final one, the transition that leaves it is not valid.
+    # Observation 2 is a final one; the transition that leaves it is not valid.
     value = [0.0, 0.0, 50.0, 60.0, 70.0]
     found = one_episode([0.5] * 4, [True, True, False, True], value)
     assert found.tolist() == [1.0 + 0.5 * 27.0, 2.0 + 0.5 * 50.0, 50.0, 4.0 + 35.0]

@@ -1,4 +1,4 @@
-"""SAC against its equations, its gradients, and what each memory learns from."""
+"""SAC equals its equations; tests of its gradients and of the loss behind each memory."""
 
 import math
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ TIME, BATCH = 8, 5
 
 
 def agent_for(action_space: spaces.Space, learner: SAC, seed: int = 0) -> Any:
-    """A small agent of three numbers."""
+    """A small agent that observes three numbers."""
     return make_agent(
         "gru",
         {"hidden_size": 6},
@@ -58,7 +58,7 @@ def agent_for(action_space: spaces.Space, learner: SAC, seed: int = 0) -> Any:
 
 
 def random_batch(learner: SAC, agent: Any, seed: int) -> Batch:
-    """Sequences with ends of both kinds anywhere, and features of a target network."""
+    """Sequences with terminations and truncations anywhere, and features of a target network."""
     random = np.random.default_rng(seed)
     start, last = random.random((2, TIME + 1, BATCH)) < 0.2
     distribution = agent.distribution
@@ -82,14 +82,14 @@ def random_batch(learner: SAC, agent: Any, seed: int) -> Batch:
 
 
 def networks_of(learner: SAC, action_space: spaces.Space) -> tuple[Networks, SoftActorCritic]:
-    """Networks that differ, and a target's heads."""
+    """Networks with different parameters, and a target's heads."""
     agent, other, third = (agent_for(action_space, learner, seed) for seed in range(3))
     return Networks(agent, other if learner.separate else None), third.heads
 
 
 @pytest.fixture
 def double_precision() -> Iterator[None]:
-    """Numbers of 64 bits in JAX."""
+    """Enables 64-bit numbers in JAX."""
     with jax.enable_x64(True):
         yield
 
@@ -101,7 +101,7 @@ KINDS = [(kind, memory) for kind in SPACES for memory in ("shared", "separate")]
 def soft_value(
     distribution: Any, alpha: float, critics: Any, logits: Any, features: Any, action: Any
 ) -> tuple[float, float]:
-    """V = E[min Q] + alpha H of one place, by the oracle, and its entropy H."""
+    """V = E[min Q] + alpha H at one step, by the oracle, and its entropy H."""
     if isinstance(distribution, TanhGaussian):
         mean, log_std = distribution.mean_and_log_std(logits)
         entropy = -oracle.log_density(*(np.asarray(x, float) for x in (mean, log_std)), action)
@@ -124,7 +124,7 @@ def values_of(critics: Any, features: Any, action: np.ndarray) -> list[float]:
 def test_losses_and_targets_are_those_of_the_equations(
     kind: str, memory: str, double_precision: None
 ) -> None:
-    """The total, its parts and the gradient for the temperature, to 1e-6."""
+    """The total, its parts and the temperature's gradient agree to 1e-6."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory, initial_temperature=0.7))
     networks, target = runs.cast(networks_of(learner, SPACES[kind]), "float64")
     batch = runs.cast(random_batch(learner, networks.agent, seed=3), "float64")
@@ -174,7 +174,7 @@ def norm(tree: Any) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "memory"), KINDS)
 def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
-    """Of the policy's loss the gradient for a shared memory is 0, exactly; for critics always."""
+    """The policy's loss gives a shared memory no gradient at all; the critics' always does."""
     learner = SAC(replace(CONFIG, memory_of_critic=memory))
     networks, target = networks_of(learner, SPACES[kind])
     batch = random_batch(learner, networks.agent, seed=4)
@@ -201,7 +201,7 @@ def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", ["shared", "separate"])
 def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
-    """Everything else steps as with a rate of 1, and a target goes its share of the way."""
+    """Everything else steps as with a rate of 1, and a target moves by its own fraction."""
     found = []
     for rate in (1.0, 0.1):
         config = replace(CONFIG, memory_of_critic=memory, memory_rate=rate, temperature_rate=rate)
@@ -255,7 +255,7 @@ def test_the_target_follows_and_the_rest_learns() -> None:
 
 
 def test_the_critics_memory_is_stored_as_it_was() -> None:
-    """Before each block it is what one pass over all that was seen leaves there."""
+    """Before each block it equals the state after one pass over all observations so far."""
     stream = short_maze()
     learner = SAC(replace(CONFIG, memory_of_critic="separate", first_state="stored"))
     agent, state, rollouts = gathered(learner, stream, "gru", 3)
@@ -269,7 +269,7 @@ def test_the_critics_memory_is_stored_as_it_was() -> None:
 
 @pytest.mark.slow
 def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
-    """However much their values are; the target entropy is that of what is allowed."""
+    """However high their values are; the target entropy is that of the allowed actions."""
     stream = AutoReset(Permutation(3))
     learner = SAC(CONFIG)
     agent, state, _ = gathered(learner, stream, "gru", 3)
@@ -301,7 +301,7 @@ def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
 
 
 def test_continuous_actions_are_squashed_whatever_the_network_says() -> None:
-    """With the limits, the deviation and the noise that it does say."""
+    """Within the limits, with the network's deviation and noise."""
     agent = make_agent(
         "gru",
         {"hidden_size": 6},
@@ -339,8 +339,8 @@ def test_actions_that_it_cannot_take_are_named(space: spaces.Space, message: str
 
 
 def test_an_entropy_that_a_choice_does_not_have_is_named() -> None:
-    """What is held at more than log n would be paid for without end. It is said where the agent is
-    made, before a run has a folder."""
+    """A target above log n would be pursued without end. The error comes when the agent is built,
+    before a run has a folder."""
 
     def make(space: spaces.Space, target: float) -> None:
         agent_for(space, SAC(replace(CONFIG, target_entropy=target)))

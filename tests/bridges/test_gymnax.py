@@ -1,4 +1,4 @@
-"""Environments behind gymnax's interface, with a package that looks like gymnax in its place."""
+"""Environments with gymnax's interface, tested with a package that stands in for gymnax."""
 
 import sys
 from importlib import metadata
@@ -44,7 +44,7 @@ def test_every_observation_is_shown_once_with_its_start(pretended_gymnax, limit)
     goes_on = ~steps.start[1:]
     np.testing.assert_array_equal(label[1:][goes_on], label[:-1][goes_on])
     np.testing.assert_array_equal(time[1:][goes_on], time[:-1][goes_on] + 1)
-    # A termination says that nothing follows, a time limit does not; both at once terminate.
+    # After a termination nothing follows, unlike after a time limit; both at once terminate.
     np.testing.assert_array_equal(steps.discount, np.where(steps.ended & ~steps.last, 0, 1))
     assert steps.ended.any() and (steps.discount.min() == 1) == cut
     np.testing.assert_array_equal(steps.ended[1:], steps.last[1:] if cut else steps.start[1:])
@@ -112,7 +112,7 @@ def test_an_older_environment_is_refused_unless_its_ends_are_said_to_be_terminat
 
 
 class Only(Base):
-    """A base for environments that break one rule each."""
+    """A base class for environments that break one rule each."""
 
     def __init__(self, **methods):
         for name, method in methods.items():
@@ -215,5 +215,5 @@ def test_it_trains(pretended_gymnax, tmp_path, algorithm):
 
 
 def test_its_name_alone_is_enough(pretended_gymnax):
-    """Nothing is chosen for it that only Gymnasium environments take."""
+    """Its defaults contain no setting that only Gymnasium environments take."""
     make_parts(clew.TrainConfig(env="gymnax:Labelled-v0", memory="gru"))

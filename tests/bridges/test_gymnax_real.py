@@ -1,4 +1,4 @@
-"""gymnax itself (pip install 'clew[jaxenvs]') behind its tasks here: the same, step by step."""
+"""Tasks of gymnax itself (pip install 'clew[jaxenvs]') equal the original step by step."""
 
 from typing import Any
 
@@ -58,11 +58,11 @@ def test_the_stream_is_gymnax_s_own_reset_and_step_env(name):
     observation, their_state = theirs.reset(key, params)
     over, ends = False, {"terminated": 0, "truncated": 0}
     for key, action in zip(jax.random.split(jax.random.key(1), STEPS), actions, strict=True):
-        np.testing.assert_allclose(seen.observation, observation, atol=1e-5)  # compiled apart
+        np.testing.assert_allclose(seen.observation, observation, atol=1e-5)  # compiled separately
         assert seen.observation.dtype == jnp.float32
         state, seen = ours(state, action, key)
         step_key, reset_key = jax.random.split(key)
-        if over:  # the step out of a final observation
+        if over:  # the step after a final observation
             observation, their_state = theirs.reset(reset_key, params)
             assert seen.start and not seen.ended and seen.reward == 0
             over = False
@@ -96,12 +96,12 @@ def test_both_ends_in_one_cart_pole():
     assert (length[cut] == 15).all() and (length[terminated] <= 15).all()
     np.testing.assert_array_equal(length[steps.ended], steps.metrics["return"][steps.ended])
     angle = jnp.abs(steps.observation[..., 2])
-    assert (angle[cut] < 0.21).all()  # the final observation, of a pole that still stands
+    assert (angle[cut] < 0.21).all()  # the final observation, of a pole that is still upright
 
 
 @pytest.mark.parametrize(("length", "bits"), [(1, 1), (3, 1), (5, 3)])
 def test_the_memory_chain_is_ours(length, bits):
-    """Observations, rewards and ends are equal; the keys' draws of bits are each library's own."""
+    """Observations, rewards and ends are equal; each library draws bits in its own way."""
     theirs = make_env("gymnax:MemoryChain-bsuite", memory_length=length, num_bits=bits)
     ours = MemoryChain(length, bits)
     for seed in range(4):

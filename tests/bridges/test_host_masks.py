@@ -57,7 +57,7 @@ def play(stream: GymnasiumStream, steps: int = 40) -> list[GymnasiumStep]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_shows_the_mask(kind: str) -> None:
-    """Environments raise where they are given what they forbid; an end without one allows all."""
+    """The environments raise at a forbidden action; an end without a mask allows all actions."""
     name, wrappers, options = KINDS[kind]
     task = gymnasium_task(name, options)
     with task.open(3, seed=0, wrappers=wrappers) as stream:
@@ -94,12 +94,12 @@ def test_wrappers_leave_the_mask_alone() -> None:
 
 @pytest.mark.parametrize("kind", ["info", "entry", "several", "parts", "no last"])
 def test_a_forbidden_action_is_not_repeated(kind: str) -> None:
-    """Environments raise where they are given what they forbid; some actions are taken twice."""
+    """The environments raise at a forbidden action; some actions are repeated once."""
     name, wrappers, options = KINDS[kind]
     task = gymnasium_task(name, options)
     with task.open(3, seed=0, wrappers=replace(wrappers, frame_skip=2)) as stream:
         ended = [step for step in play(stream) if step.ended.any()]
-    # The t-th step of an episode earns t: its return says how many there were.
+    # The t-th step of an episode earns t, so its return shows how many there were.
     steps = [np.sqrt(2 * s.metrics["return"] + 0.25) - 0.5 for s in ended]
     counted = np.concatenate([n[s.ended] for n, s in zip(steps, ended, strict=True)])
     seen = np.concatenate([s.metrics["length"][s.ended] for s in ended])
@@ -109,7 +109,7 @@ def test_a_forbidden_action_is_not_repeated(kind: str) -> None:
 
 @pytest.mark.slow
 def test_processes_give_the_same() -> None:
-    """The mask crosses in shared memory."""
+    """The mask is passed through shared memory."""
     task = gymnasium_task("masked:Locks", {"sizes": (3, 2)})
     found = []
     for processes in (0, 2):
@@ -133,7 +133,7 @@ REFUSED += [("masked:together", wrong) for wrong in ("nothing", "missing", "valu
 
 @pytest.mark.parametrize(("name", "wrong"), REFUSED)
 def test_what_is_no_mask_is_refused(name: str, wrong: str) -> None:
-    """With the environment's number, at once."""
+    """The error comes at once, with the environment's number."""
     with gymnasium_task(name, {"wrong": wrong}).open(2, seed=0, wrappers=INFO) as stream:
         stream.reset(0)
         stream.step(np.zeros(2, int))
@@ -176,7 +176,7 @@ def config_of(folder: Any, kind: str = "info", **changes: Any) -> TrainConfig:
 
 @pytest.mark.parametrize("kind", fast_only(["info", "several", "vector, entry"], "info"))
 def test_an_agent_trains_and_plays_in_every_form(tmp_path: Any, kind: str) -> None:
-    """The environment raises where a forbidden action is taken."""
+    """The environment raises if a forbidden action is taken."""
     path = clew.train(config_of(tmp_path, kind), progress=Watch()).path
     for greedy in (True, False):
         clew.evaluate(path, episodes=20, greedy=greedy)
@@ -191,7 +191,7 @@ def test_an_agent_trains_and_plays_in_every_form(tmp_path: Any, kind: str) -> No
 
 
 def play_policy(path: Any, options: dict[str, Any]) -> int:
-    """Steps of a loaded policy in an environment that raises where something forbidden is done."""
+    """Steps of a loaded policy in an environment that raises at a forbidden action."""
     env, steps = Locks(**options), 0
     for greedy in (True, False):
         policy: Any = clew.load_policy(path, greedy=greedy)
@@ -215,7 +215,7 @@ def play_policy(path: Any, options: dict[str, Any]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("wrappers", [INFO, IN_TRIALS], ids=["episodes", "trials"])
 def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> None:
-    """In the episodes of trials, too: by turns they train as one process does."""
+    """In trials, too; in turns mode they train exactly as one process does."""
     ways: dict[str, Any] = {"sync": {}, "async": {"asynchronous": AsyncConfig(serial=True)}}
     found = [
         clew.train(
@@ -230,7 +230,7 @@ def test_asynchronous_actors_mask(tmp_path: Any, wrappers: WrapperConfig) -> Non
 
 @pytest.mark.slow
 def test_within_a_trial_the_mask_is_that_of_the_next_episode(tmp_path: Any) -> None:
-    """Environments raise where they are given what they forbid in the running episode."""
+    """The environments raise at an action that is forbidden in the running episode."""
     with gymnasium_task("masked:Locks").open(3, seed=0, wrappers=IN_TRIALS) as stream:
         timesteps = play(stream)
     opened = [step.observation["previous_ended"][:, 0].astype(bool) for step in timesteps]

@@ -11,7 +11,7 @@ from clew.bridges.gymnasium.stream import GymnasiumStep
 from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task
 from clew.envs.wrappers import WrapperConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the packages' own
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of the packages
 
 
 def play(task: GymnasiumTask, steps: int, **options: Any) -> tuple[list[GymnasiumStep], np.ndarray]:
@@ -24,7 +24,7 @@ def play(task: GymnasiumTask, steps: int, **options: Any) -> tuple[list[Gymnasiu
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_minigrid(processes: int) -> None:
-    """A picture of 7 x 7 cells and a direction; the mission, a sentence, is left out."""
+    """It shows a picture of 7 x 7 cells and a direction, without the mission, a sentence."""
     pytest.importorskip("minigrid")
     task = gymnasium_task("gymnasium:MiniGrid-MemoryS7-v0")
     assert set(task.observation_space) == {"image", "direction"}
@@ -38,7 +38,7 @@ def test_minigrid(processes: int) -> None:
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_minigrid_with_one_hot_cells(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example: each cell has one kind, one colour and one state."""
+    """As in the example, each cell has one kind, one colour and one state."""
     pytest.importorskip("minigrid")
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     task = gymnasium_task("minigrid_memory:make")
@@ -51,7 +51,7 @@ def test_minigrid_with_one_hot_cells(processes: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_popgym_repeats_what_it_showed(processes: int) -> None:
-    """RepeatPreviousEasy asks for the card of four observations ago: the stream shows it so."""
+    """RepeatPreviousEasy asks for the card of four observations ago, and the stream shows this."""
     pytest.importorskip("popgym")
     task = gymnasium_task("gymnasium:popgym-RepeatPreviousEasy-v0")
     assert task.observation_space == spaces.Discrete(4) == task.action_space
@@ -80,7 +80,7 @@ def test_popgym_repeats_what_it_showed(processes: int) -> None:
     ],
 )
 def test_other_spaces_of_popgym(name: str, observation: Any) -> None:
-    """A Tuple, several choices as observations, and as actions, with the previous action shown."""
+    """Tuples, and several choices as observations and actions, with the previous action shown."""
     pytest.importorskip("popgym")
     task = gymnasium_task(f"gymnasium:popgym-{name}-v0")
     assert task.observation_space == observation
@@ -89,7 +89,7 @@ def test_other_spaces_of_popgym(name: str, observation: Any) -> None:
 
 
 def test_masked_velocities_of_cartpole() -> None:
-    """The same as popgym's own masked task sees: positions and angles."""
+    """The stream shows the same as popgym's own masked task: positions and angles."""
     hidden = WrapperConfig(keep=(0, 2))
     task = gymnasium_task("gymnasium:CartPole-v1")
     timesteps, actions = play(task, 60, wrappers=hidden)
@@ -100,7 +100,7 @@ def test_masked_velocities_of_cartpole() -> None:
 
 
 def test_pendulum_is_cut_off_and_never_over() -> None:
-    """Its time limit truncates: discount 1, and the final observation is there for its value."""
+    """Its time limit truncates: the discount is 1, and the final observation can be valued."""
     timesteps, _ = play(gymnasium_task("gymnasium:Pendulum-v1"), 205)
     ends = [k for k, step in enumerate(timesteps) if step.ended.any()]
     assert ends == [200] and timesteps[200].last.all() and (timesteps[200].discount == 1).all()

@@ -1,4 +1,4 @@
-"""Settings of wrappers that cannot be, and films of episodes."""
+"""Impossible settings of wrappers are refused; films of episodes are written."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from labelled import makers
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_video(tmp_path: Path, processes: int) -> None:
-    """Every second episode of the first environment, a picture an observation, small ones."""
+    """Every second episode of the first environment is filmed, small, with all observations."""
     wrappers = WrapperConfig(video_every=2, video_folder=str(tmp_path / "films"), time_limit=4)
     options = {"lengths": (3, 9, 2), "ends": ("terminated",) * 3}
     stream = gymnasium_task("labelled:Pictured", options).open(
@@ -42,7 +42,7 @@ def test_video(tmp_path: Path, processes: int) -> None:
 
 
 def test_films_of_before_stay(tmp_path: Path) -> None:
-    """Environments that are opened again, or side by side, number on from what is there."""
+    """Environments opened again, or at the same time, continue the numbering of existing films."""
     wrappers = WrapperConfig(video_every=1, video_folder=str(tmp_path), time_limit=2)
     task = gymnasium_task("labelled:Pictured", {"lengths": (2,), "ends": ("terminated",)})
     (tmp_path / "episode-000007.gif").write_bytes(b"mine")
@@ -74,14 +74,14 @@ def test_films_of_before_stay(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_settings(settings: Any, says: str) -> None:
-    """Named with what was expected."""
+    """The error names the setting and the expectation."""
     task = gymnasium_task("labelled:Labelled")
     with pytest.raises(UserError, match=says):
         task.open(1, wrappers=WrapperConfig(**settings))
 
 
 def test_settings_that_do_not_fit() -> None:
-    """The environment, or the way in which it came."""
+    """They do not fit the environment, or the way it is built."""
     for settings in ({"frame_skip": 2}, {"time_limit": 5}, {"video_every": 1}):
         with pytest.raises(UserError, match="wraps single environments, but maze is a vec"):
             GymnasiumStream(

@@ -1,4 +1,4 @@
-"""Spaces of Gymnasium environments: what the agent sees, and what reaches the environment."""
+"""Spaces of Gymnasium environments: what the agent observes, and which actions arrive."""
 
 import pickle
 from typing import Any
@@ -32,7 +32,7 @@ OBSERVATIONS = [
 
 
 def by_hand(space: spaces.Space, value: Any) -> np.ndarray:
-    """What the agent is to see of one value."""
+    """The agent's observation of one value, by hand."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return (np.asarray(value) - space.start).ravel().astype(np.int32)
     return np.asarray(value, space.dtype if space.dtype == np.uint8 else np.float32)
@@ -40,7 +40,7 @@ def by_hand(space: spaces.Space, value: Any) -> np.ndarray:
 
 @pytest.mark.parametrize(("space", "seen"), OBSERVATIONS)
 def test_observations(space: Any, seen: Any) -> None:
-    """One value, and a batch as Gymnasium makes it, against the rule written out."""
+    """One value, and a batch as Gymnasium makes it, follow the written rule."""
     space.seed(0)
     adapter: Any = adapt_observation(space)
     assert adapter.space == seen and adapter.space.dtype == seen.dtype
@@ -59,7 +59,7 @@ def test_observations(space: Any, seen: Any) -> None:
 
 
 def test_dicts_and_tuples_are_flat() -> None:
-    """Names joined by dots, places of a Tuple as names, and no text."""
+    """Names are joined by dots, positions in a Tuple are names, and text is left out."""
     inner = [space for space, _ in OBSERVATIONS]
     space = spaces.Dict(
         {
@@ -96,7 +96,7 @@ ACTIONS = [
 
 @pytest.mark.parametrize(("space", "chosen", "taken"), ACTIONS)
 def test_actions(space: Any, chosen: Any, taken: Any) -> None:
-    """Shifted, clipped, of the environment's own type; through worker processes the same."""
+    """They are shifted, clipped, and of the environment's own type; so too in worker processes."""
     adapter: Any = adapt_action(space)
     result = adapter(np.array(chosen))
     assert result.dtype == space.dtype
@@ -110,7 +110,7 @@ def test_actions(space: Any, chosen: Any, taken: Any) -> None:
 
 @pytest.mark.parametrize(("space", "chosen", "taken"), ACTIONS)
 def test_actions_reach_the_environment(space: Any, chosen: Any, taken: Any) -> None:
-    """As members of its own space, without processes and with one for each."""
+    """They are members of its own space, without processes and with one for each environment."""
     builder = EnvBuilder("labelled:Echo", {"action": space})
     for processes in (0, 2):
         plan = GroupPlan(builder, adapt_observation(Echo.observation_space), space, 0, 2)
@@ -131,7 +131,7 @@ def test_actions_reach_the_environment(space: Any, chosen: Any, taken: Any) -> N
     ],
 )
 def test_unsupported_observations_are_named(space: Any, says: str) -> None:
-    """With their place, and what is supported, in one line."""
+    """The error is one line with their place and the supported spaces."""
     with pytest.raises(UserError, match=f"maze {says}") as caught:
         adapt_observation(space, "maze")
     assert "\n" not in str(caught.value)
@@ -141,13 +141,13 @@ def test_unsupported_observations_are_named(space: Any, says: str) -> None:
     "space", [spaces.Dict({"a": BOX}), spaces.Box(0, 5, (2,), np.int32), spaces.Text(3)]
 )
 def test_unsupported_actions_are_named(space: Any) -> None:
-    """With what is supported."""
+    """The error has the supported spaces."""
     with pytest.raises(UserError, match=r"maze has actions .*supported are Discrete, MultiDis"):
         adapt_action(space, "maze")
 
 
 def test_a_task_names_unsupported_spaces() -> None:
-    """When it is looked for, before anything is opened."""
+    """The error comes when the task is looked up, before anything is opened."""
     with pytest.raises(UserError, match="labelled:Strange has actions Text"):
         gymnasium_task("labelled:Strange", {"action": spaces.Text(3)})
 
@@ -160,7 +160,7 @@ def test_what_bytes_cannot_hold_is_named(value: float) -> None:
 
 
 def test_bounds_may_be_the_largest_numbers_of_their_type() -> None:
-    """As some environments write that there are none."""
+    """Some environments write these instead of infinite bounds."""
     most = float(np.finfo(np.float32).max)
     task = gymnasium_task("labelled:Strange", {"observation": spaces.Box(-most, most, (3,))})
     with task.open(1) as stream:
@@ -168,7 +168,7 @@ def test_bounds_may_be_the_largest_numbers_of_their_type() -> None:
 
 
 def test_a_task_can_be_pickled() -> None:
-    """And still opens."""
+    """And it still opens afterwards."""
     task = pickle.loads(pickle.dumps(gymnasium_task("labelled:DictLabelled")))
     assert isinstance(task, GymnasiumTask)
     assert task.open(2).reset(0).start.shape == (2,)

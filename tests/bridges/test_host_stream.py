@@ -1,4 +1,4 @@
-"""Streams over vector environments: every transition once, in both autoreset modes."""
+"""Streams over vector environments yield every transition once, in both autoreset modes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,7 +40,7 @@ def as_dicts(mode: AutoresetMode) -> VectorEnv:
 
 
 class Compiled(SyncVectorEnv):
-    """Gives final observations as one batch, as vector environments in compiled code do."""
+    """Returns final observations as one batch, as vector environments in compiled code do."""
 
     def step(self, actions: Any) -> Any:
         """Gymnasium's step."""
@@ -54,7 +54,7 @@ class Compiled(SyncVectorEnv):
 
 
 def compiled(mode: AutoresetMode) -> VectorEnv:
-    """Batches of final observations."""
+    """Environments whose final observations come in batches."""
     return Compiled(makers(ENVS), autoreset_mode=mode)
 
 
@@ -75,9 +75,9 @@ def record(stream: GymnasiumStream, steps: int = STEPS, seed: int = 0) -> list[G
 
 
 def transitions(timesteps: list[GymnasiumStep], i: int) -> Iterator[tuple[Any, ...]]:
-    """What a learner learns of environment i: label, reward, discount, label that completes it.
+    """The learner's view of environment i: label, reward, discount, label that completes it.
 
-    The last is None where nothing follows. It is the learner's rule, written once for both modes.
+    The last is None if nothing follows. It is the learner's rule, written once for both modes.
     """
     for before, after in zip(timesteps, timesteps[1:], strict=False):
         if before.last[i]:
@@ -91,7 +91,7 @@ def transitions(timesteps: list[GymnasiumStep], i: int) -> Iterator[tuple[Any, .
 
 
 def expected(first: int) -> Iterator[tuple[Any, ...]]:
-    """The transitions of an environment that begins with episode `first`, from its rules."""
+    """The transitions of an environment whose first episode is `first`, from its rules."""
     for episode in range(first, first + 2 * STEPS):
         length, end = LENGTHS[episode % len(LENGTHS)], ENDS[episode % len(ENDS)]
         for time in range(length):
@@ -109,7 +109,7 @@ PROCESSES = [(over_processes, NEXT), (over_processes, SAME)]
 
 @pytest.mark.parametrize(("make", "mode"), [*VECTORS, *PROCESSES, (compiled, SAME)])
 def test_every_transition_is_learned_once(make: Callable[..., Any], mode: AutoresetMode) -> None:
-    """In order, with its own reward, and with the value of the right observation behind it."""
+    """They come in order, with their own reward and the value of the correct next observation."""
     with GymnasiumStream(make(mode)) as stream:
         timesteps = record(stream)
     for i in range(ENVS):
@@ -149,7 +149,7 @@ def test_starts_ends_and_metrics(make: Callable[..., Any], mode: AutoresetMode) 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_dummy_steps_and_finals(mode: AutoresetMode) -> None:
-    """The step out of a final observation earns nothing; finals are of truncated episodes only."""
+    """The step after a final observation earns nothing; only truncated episodes have finals."""
     timesteps = record(GymnasiumStream(sync(mode)))
     for before, after in zip(timesteps, timesteps[1:], strict=False):
         assert (after.reward[before.last] == 0).all()
@@ -164,7 +164,7 @@ def test_dummy_steps_and_finals(mode: AutoresetMode) -> None:
 
 @pytest.mark.parametrize("processes", [0, 1, 3])
 def test_our_own_vector_environments(processes: int) -> None:
-    """The same transitions, whatever the processes; every environment has its own seed."""
+    """The transitions are the same for any processes, and every environment has its own seed."""
     task = gymnasium_task("labelled:Labelled", {"lengths": LENGTHS, "ends": ENDS})
     with task.open(ENVS, processes=processes, seed=3) as stream:
         timesteps = record(stream, seed=3)
@@ -180,7 +180,7 @@ def test_our_own_vector_environments(processes: int) -> None:
 
 
 def test_our_own_dicts_and_processes() -> None:
-    """A nested Dict comes through shared memory flat, shifted and without its Text."""
+    """A nested Dict arrives through shared memory flat, shifted and without its Text."""
     task = gymnasium_task("labelled:DictLabelled", {"lengths": LENGTHS, "ends": ENDS})
     with task.open(ENVS, processes=2) as stream:
         timesteps = record(stream)
@@ -193,7 +193,7 @@ def test_our_own_dicts_and_processes() -> None:
 
 
 def test_steps_are_kept_as_they_were() -> None:
-    """Nothing that was returned changes with the steps after it."""
+    """Later steps change nothing that was returned."""
     for processes in (0, 2):
         with gymnasium_task("labelled:Labelled").open(2, processes=processes) as stream:
             first = stream.reset(0)
@@ -205,7 +205,7 @@ def test_steps_are_kept_as_they_were() -> None:
 
 
 def test_a_mode_that_opens_no_episodes_is_refused() -> None:
-    """Disabled, unknown or not said."""
+    """Whether it is disabled, unknown or not declared."""
     with pytest.raises(UserError, match=r"DISABLED.*NEXT_STEP and SAME_STEP work"):
         GymnasiumStream(sync(AutoresetMode.DISABLED), name="maze")
     for declared in ({}, {"autoreset_mode": "sometimes"}):
@@ -230,7 +230,7 @@ def test_a_missing_final_observation_is_named() -> None:
 
 
 def test_calls_out_of_order_are_refused() -> None:
-    """A step before the reset, two at once, an answer to nothing."""
+    """A step before the reset, two at once, and a wait without a step are refused."""
     stream = GymnasiumStream(sync(NEXT), name="maze")
     with pytest.raises(UserError, match="maze: call reset before the next step"):
         stream.step([0] * ENVS)
@@ -245,7 +245,7 @@ def test_calls_out_of_order_are_refused() -> None:
 
 @pytest.mark.parametrize("processes", [0, 1])
 def test_actions_of_another_shape_send_nothing(processes: int) -> None:
-    """They are named, and what comes next is as if they had not been given."""
+    """The error names them, and the stream continues as if they had not been given."""
     task = gymnasium_task("labelled:Labelled", {"lengths": LENGTHS, "ends": ENDS})
     with task.open(ENVS, processes=processes) as stream:
         stream.reset(0)
@@ -257,7 +257,7 @@ def test_actions_of_another_shape_send_nothing(processes: int) -> None:
 
 
 class Scored(gymnasium.Env):
-    """Succeeds in its only step; an episode that opens has not, and a trial goes on."""
+    """Succeeds in its only step; its first observation is no success, and a trial continues."""
 
     observation_space = spaces.Box(0, 1, (1,))
     action_space = spaces.Discrete(2)
@@ -274,7 +274,7 @@ class Scored(gymnasium.Env):
 @pytest.mark.parametrize("mode", [SAME, NEXT])
 @pytest.mark.parametrize("lists", [False, True])
 def test_metrics_are_of_the_step_that_ended_an_episode(mode: AutoresetMode, lists: bool) -> None:
-    """In whatever form `info` has them."""
+    """In every form that `info` can have."""
     vector: VectorEnv = SyncVectorEnv([Scored] * 2, autoreset_mode=mode)
     vector = DictInfoToList(vector) if lists else vector
     stream = GymnasiumStream(vector, wrappers=WrapperConfig(metrics=("success",)))

@@ -1,4 +1,4 @@
-"""Gymnasium environments by name: ids, factories, their seeds, and one line for every mistake."""
+"""Gymnasium environments by name: ids, factories, seeds, and one line for every mistake."""
 
 import itertools
 import subprocess
@@ -36,7 +36,7 @@ from labelled import Echo, Labelled
     ],
 )
 def test_names(name: str, host: bool) -> None:
-    """What is meant by a name."""
+    """Names resolve to the intended environment."""
     assert is_gymnasium(name) == host
 
 
@@ -52,7 +52,7 @@ def test_a_registered_environment() -> None:
 
 
 def by_hand(env: gymnasium.Env, seed: int, actions: np.ndarray) -> list[np.ndarray]:
-    """Observations of one environment under actions, its episodes one after the other."""
+    """Observations of one environment under given actions, one episode after another."""
     seen = [env.reset(seed=seed)[0]]
     over = False
     for action in actions:
@@ -71,7 +71,7 @@ def by_hand(env: gymnasium.Env, seed: int, actions: np.ndarray) -> list[np.ndarr
     [("CartPole-v1", 0), ("CartPole-v1", 2), ("Pendulum-v1", 0), ("Acrobot-v1", 0)],
 )
 def test_a_stream_is_what_gymnasium_plays(name: str, processes: int) -> None:
-    """Bit for bit, each environment with its own seed, derived from one."""
+    """It is bit for bit the same, and each environment has its own seed, derived from one."""
     task = gymnasium_task(f"gymnasium:{name}")
     task.action_space.seed(0)
     actions = np.stack([[task.action_space.sample() for _ in range(4)] for _ in range(230)])
@@ -87,7 +87,7 @@ def test_a_stream_is_what_gymnasium_plays(name: str, processes: int) -> None:
 
 
 def test_streams_go_on_without_a_seed() -> None:
-    """A second reset opens other episodes; the seed of the stream counts for the first alone."""
+    """A second reset opens other episodes; the stream's seed only matters for the first reset."""
     with gymnasium_task("gymnasium:CartPole-v1").open(2, seed=0) as stream:
         first, second = stream.reset().observation, stream.reset().observation
         assert not np.array_equal(first, second)
@@ -96,7 +96,7 @@ def test_streams_go_on_without_a_seed() -> None:
 
 
 def test_factories() -> None:
-    """Once for each environment; or once for all of them where there is a num_envs."""
+    """A factory is called once per environment; or once for all if it takes num_envs."""
     single = gymnasium_task("labelled:Labelled", {"lengths": (2,)})
     assert not single.vector and single.open(3).num_envs == 3
     several = gymnasium_task("labelled:together", {"mode": "NextStep"})
@@ -111,7 +111,7 @@ def test_factories() -> None:
 
 
 def test_a_factory_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found by worker processes as well."""
+    """Worker processes find it as well."""
     source = "from labelled import Labelled\ndef lamp(): return Labelled(4)\n"
     (tmp_path / "clew_test_lamps.py").write_text(source)
     monkeypatch.chdir(tmp_path)
@@ -131,14 +131,14 @@ def test_a_reset_without_seed() -> None:
 
 
 def test_an_observation_outside_of_its_space() -> None:
-    """It is learned from, with a warning."""
+    """It is used for learning, with a warning."""
     with gymnasium_task("slips_of_envs:Outside").open(2) as stream:
         with pytest.warns(UserWarning, match="gave 50 in its observation, outside its declared"):
             assert np.all(np.asarray(stream.reset(seed=0).observation) == 50)
 
 
 def test_rewards_that_are_arrays_of_one_number() -> None:
-    """A stream and a policy read them."""
+    """A stream and a policy accept them."""
     task = gymnasium_task("slips_of_envs:Rewarding")
     with task.open(2, wrappers=WrapperConfig(frame_skip=2)) as stream, pytest.warns(match="50"):
         stream.reset(seed=0)
@@ -148,7 +148,7 @@ def test_rewards_that_are_arrays_of_one_number() -> None:
 
 
 def test_an_id_that_only_this_process_knows() -> None:
-    """As a notebook registers it: worker processes are told."""
+    """An id that a notebook registers is passed on to worker processes."""
     gymnasium.register("clew-test/Lamp-v0", entry_point=lambda number: Labelled(number))
     try:
         task = gymnasium_task("gymnasium:clew-test/Lamp-v0", {"number": 3})
@@ -159,7 +159,7 @@ def test_an_id_that_only_this_process_knows() -> None:
 
 
 def test_an_environment_that_is_defined_anew() -> None:
-    """As a notebook does, under its id: its spaces are looked at again."""
+    """When a notebook redefines it under its id, its spaces are read again."""
     name, found = "clew-test/Wide-v0", []
     try:
         for width in (2, 2, 3):
@@ -175,7 +175,7 @@ def test_an_environment_that_is_defined_anew() -> None:
 
 
 def test_an_entry_point_that_has_no_hash() -> None:
-    """As an instance of a dataclass that is called."""
+    """Such as an instance of a dataclass with `__call__`."""
     name = "clew-test/Unhashable-v0"
     make = type("Make", (), {"__call__": lambda self: Echo(), "__hash__": None})()
     gymnasium.register(name, entry_point=make)
@@ -226,7 +226,7 @@ def test_an_entry_point_that_has_no_hash() -> None:
     ],
 )
 def test_mistakes(name: str, options: Any, says: str) -> None:
-    """One line, with the nearest valid name or what to do."""
+    """The error is one line, with the nearest valid name or the remedy."""
     with pytest.raises(UserError, match=says) as caught:
         gymnasium_task(name, options)
     assert "\n" not in str(caught.value)
@@ -244,14 +244,14 @@ def test_mistakes(name: str, options: Any, says: str) -> None:
 def test_missing_packages(
     name: str, module: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what to install."""
+    """The error says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=says):
         gymnasium_task(name)
 
 
 def test_what_an_environment_itself_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gymnasium's own extras, and a module that the environment's code imports."""
+    """These are Gymnasium's own extras, or a module that the environment's code imports."""
 
     def without(error: Exception) -> Any:
         def make(*_: Any, **__: Any) -> Any:
@@ -270,7 +270,7 @@ def test_what_an_environment_itself_needs(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_sizes_are_checked() -> None:
-    """Of environments and processes."""
+    """The numbers of environments and processes are checked."""
     task = gymnasium_task("labelled:Labelled")
     with pytest.raises(UserError, match="num_envs must be an integer of at least 1, got 0"):
         task.open(0)
@@ -281,7 +281,7 @@ def test_sizes_are_checked() -> None:
 
 
 def test_environments_that_differ_are_named() -> None:
-    """All of them must have the spaces of the one that was looked at."""
+    """All environments must have the spaces of the first one."""
     task = gymnasium_task("labelled:Labelled")
     other = GymnasiumTask("labelled:DictLabelled", task.observations, task.own_action_space)
     with pytest.raises(UserError, match="environment 0 .and 1 others. raised in reset.*its spaces"):
@@ -289,7 +289,7 @@ def test_environments_that_differ_are_named() -> None:
 
 
 def test_without_a_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows: processes are spawned, pipes have no `poll`."""
+    """As on Windows: processes are spawned, and pipes have no `poll`."""
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     monkeypatch.delattr("select.poll")
     assert start_method() == "spawn"
@@ -300,7 +300,7 @@ def test_without_a_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow  # imports everything twice, in 13 s on two busy cores
 def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
-    """A worker process imports the script; where that opens workers again, none starts."""
+    """A worker process imports the script; if that opened workers again, none would start."""
     script = tmp_path / "unguarded.py"
     script.write_text(
         "from clew.bridges.gymnasium.task import gymnasium_task\n"
@@ -312,7 +312,7 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
 
 
 def test_workers_import_no_jax() -> None:
-    """What a worker process loads stays small."""
+    """A worker process loads only small modules."""
     code = (
         "import sys, clew.bridges.gymnasium.group; "
         "print('jax' in sys.modules, 'matplotlib' in sys.modules)"

@@ -36,7 +36,7 @@ def played(env: str, wrappers: WrapperConfig, processes: int = 0) -> list[Any]:
 @pytest.mark.parametrize("env", ["trial_envs:Drawing", "trial_envs:Keeping"])
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_trial_is_one_episode_with_one_draw(env: str, processes: int) -> None:
-    """Six steps and one that opens the next trial; whatever ends the episodes."""
+    """Six steps, and one that opens the next trial, however the episodes end."""
     steps = played(env, TRIALS, processes)
     draws = np.array([step.observation["observation"][:, 0] for step in steps])
     times = [int(step.observation["observation"][0, 1]) for step in steps]
@@ -59,7 +59,7 @@ def test_a_trial_is_one_episode_with_one_draw(env: str, processes: int) -> None:
 
 
 def test_noise_within_a_trial_is_the_environment_s_to_keep() -> None:
-    """An environment that knows nothing of trials repeats it; one that does need not."""
+    """An environment without trials repeats its noise; one that has trials need not."""
     for env, repeats in (("trial_envs:Drawing", True), ("trial_envs:Keeping", False)):
         noise = [step.observation["observation"][:, 2] for step in played(env, TRIALS)]
         assert np.array_equal(noise[0], noise[2]) == np.array_equal(noise[1], noise[3]) == repeats
@@ -135,7 +135,7 @@ def trained(folder: Path, env: str, **changes: Any) -> Path:
 
 @pytest.mark.slow
 def test_a_policy_and_its_export_play_trials(tmp_path: Path, capsys: Any) -> None:
-    """Beside the agent, which reads what the stream shows; a new trial makes them forget."""
+    """They act like the agent, which reads the stream's observations; a new trial resets them."""
     path = trained(tmp_path, "trial_envs:Keeping")
     assert run(["export", str(path), "--episodes", "3"]) == 0
     assert "golden episode" in capsys.readouterr().out
@@ -161,7 +161,7 @@ def test_a_policy_and_its_export_play_trials(tmp_path: Path, capsys: Any) -> Non
 
 @pytest.mark.slow
 def test_a_resumed_run_of_trials_is_the_undisturbed_one(tmp_path: Path) -> None:
-    """Bit for bit, from within a trial: rollouts of 8 steps, trials of 12."""
+    """It is bit for bit the same, even from within a trial: rollouts of 8 steps, trials of 12."""
     options = {"size": 3, "time_limit": 4}
     whole = trained(tmp_path, "dark_room", env_options=options, name="whole", steps=192)
     half = trained(tmp_path, "dark_room", env_options=options, name="half", steps=96)

@@ -1,4 +1,4 @@
-"""Wrappers of Gymnasium environments, each against a loop written out."""
+"""Wrappers of Gymnasium environments equal plain loops."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def opened(mode: AutoresetMode = NEXT, frozen: bool = False, **settings: Any) ->
 
 
 def play(stream: GymnasiumStream, steps: int = STEPS) -> tuple[list[GymnasiumStep], np.ndarray]:
-    """A reset and steps with random actions, which come with them."""
+    """A reset, and steps with random actions, which are returned too."""
     actions = np.random.default_rng(1).integers(2, size=(steps, stream.num_envs))
     timesteps = [stream.reset(0)]
     return timesteps + [stream.step(row) for row in actions], actions
@@ -46,7 +46,7 @@ def array(observation: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("frames", [2, 3])
 def test_frame_skip(frames: int) -> None:
-    """The observation of the last of some steps, the sum of their rewards, no step past an end."""
+    """A step returns the last observation and the sum of rewards, and never passes an end."""
     env, plain = FrameSkip(Labelled(0), frames), Labelled(0)
     for _ in range(12):
         env.reset()
@@ -76,7 +76,7 @@ def test_rewards_of_every_form_are_summed(reward: Any) -> None:
 
 
 def test_time_limit_after_frame_skip() -> None:
-    """It counts the agent's steps, truncates, and a termination in the last step stands."""
+    """It counts the agent's steps and truncates, and a termination in the last step stays one."""
     task = gymnasium_task("labelled:Labelled", {"lengths": (9, 4), "ends": ("terminated",) * 2})
     stream = task.open(1, wrappers=WrapperConfig(frame_skip=2, time_limit=2))
     ends = [step for step in play(stream)[0] if step.ended[0]]
@@ -88,7 +88,7 @@ def test_time_limit_after_frame_skip() -> None:
 
 
 def test_keep() -> None:
-    """Some entries, in the order that was asked for; its space too."""
+    """It keeps the chosen entries in the requested order, also in the space."""
     timesteps, _ = play(opened(SAME, keep=(2, 0)))
     plain, _ = play(opened(SAME))
     for step, whole in zip(timesteps, plain, strict=True):
@@ -98,18 +98,18 @@ def test_keep() -> None:
             np.testing.assert_array_equal(step.final[1], array(whole.final[1])[:, [2, 0]])
     stream = gymnasium_task("gymnasium:CartPole-v1").open(1, wrappers=WrapperConfig(keep=(0, 2)))
     assert stream.observation_space.shape == (2,)
-    assert np.isfinite(stream.observation_space.high).all()  # of positions, not of velocities
+    assert np.isfinite(stream.observation_space.high).all()  # positions, not velocities
 
 
 def seen_rows(step: GymnasiumStep) -> np.ndarray:
-    """Every observation that a step brought, final ones too."""
+    """Every observation of a step, including final ones."""
     rows = array(step.observation)
     return rows if step.final is None else np.vstack([rows, array(step.final[1])[step.final[0]]])
 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_normalised_observations(mode: AutoresetMode) -> None:
-    """By the mean and the variance of all observations so far, the present ones included."""
+    """They use the mean and variance of all observations so far, including the present ones."""
     stream = opened(mode, normalise_observations=True, observation_clip=1.2)
     plain, _ = play(opened(mode))
     timesteps, _ = play(stream)
@@ -127,7 +127,7 @@ def test_normalised_observations(mode: AutoresetMode) -> None:
 
 
 def test_both_modes_learn_the_same_statistics() -> None:
-    """They see the same observations: episodes of one length, a whole number of them."""
+    """They see the same observations: whole episodes of one length."""
     states = []
     for mode, steps in ((NEXT, 4 * 5 - 1), (SAME, 3 * 5)):
         env = [lambda: Labelled(7, lengths=(3,), ends=("truncated",))] * 2
@@ -137,7 +137,7 @@ def test_both_modes_learn_the_same_statistics() -> None:
         )
         play(stream, steps)
         states.append(stream.state())
-    # The same-step stream has opened a sixth episode.
+    # The same-step stream has already opened a sixth episode.
     extra, (n, s) = np.array([5.0, 0.0, 7.0]), (s["observation"]["observation"] for s in states)
     rows = np.array([[e, t, 7.0] for e in range(5) for t in range(4)] * 2)
     np.testing.assert_allclose(n["mean"], rows.mean(axis=0))
@@ -150,7 +150,7 @@ def test_both_modes_learn_the_same_statistics() -> None:
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_rewards(mode: AutoresetMode) -> None:
-    """Over the root mean square of the discounted return, scaled, cut off; metrics are raw."""
+    """Divided by the discounted return's root mean square, scaled, clipped; metrics are raw."""
     settings: dict[str, Any] = {"normalise_rewards": True, "reward_gamma": 0.9}
     stream = opened(mode, **settings, reward_scale=3.0, reward_clip=2.5)
     plain, _ = play(opened(mode))
@@ -171,7 +171,7 @@ def test_rewards(mode: AutoresetMode) -> None:
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_previous_action_and_reward(mode: AutoresetMode) -> None:
-    """Those that led here, with the reward as it is learned from; nothing at a start."""
+    """Those before the observation, with the reward used in learning; nothing at a start."""
     timesteps, actions = play(opened(mode, previous=True, reward_scale=0.5))
     plain, _ = play(opened(mode))
     for k, (step, raw) in enumerate(zip(timesteps, plain, strict=True)):
@@ -210,7 +210,7 @@ def test_the_previous_action_can_be_shown_alone() -> None:
     ],
 )
 def test_previous_actions_of_other_spaces(space: Any, action: Any, seen: Any) -> None:
-    """One-hot vectors side by side; real ones as the agent chose them; in a Dict by its names."""
+    """One-hot vectors side by side; continuous ones as the agent chose them; in a Dict by name."""
     task = gymnasium_task("labelled:Strange", {"action": space})
     config = WrapperConfig(previous=True)
     stream = task.open(1, wrappers=config)
@@ -224,7 +224,7 @@ def test_previous_actions_of_other_spaces(space: Any, action: Any, seen: Any) ->
 
 
 def test_what_was_learned_is_kept_and_frozen() -> None:
-    """Through a checkpoint; a frozen stream changes nothing of it and uses it."""
+    """They survive a checkpoint; a frozen stream uses them without changing them."""
     settings: dict[str, Any] = {"normalise_observations": True, "normalise_rewards": True}
     learner = opened(**settings)
     play(learner)
@@ -251,7 +251,7 @@ def test_what_was_learned_is_kept_and_frozen() -> None:
 
 @pytest.mark.parametrize("split", [1, 2, 7, 50])
 def test_running_moments(split: int) -> None:
-    """In batches of any size the same as at once, also far from 0."""
+    """Batches of any size give the same moments as all data at once, also far from 0."""
     rows = np.random.default_rng(0).normal(1e6, 3.0, (100, 2))
     moments = RunningMoments.of((2,))
     np.testing.assert_array_equal(moments.variance(), 1.0)
@@ -265,7 +265,7 @@ def test_running_moments(split: int) -> None:
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_noise_and_flicker(mode: AutoresetMode) -> None:
-    """Noise before what is normalised, blanks after it, neither on what is shown beside."""
+    """Noise comes before normalisation, blanks after it; neither affects the added entries."""
     settings = {"previous": True, "observation_clip": 1e6}
     plain, _ = play(opened(mode, **settings), 400)
     seen, _ = play(opened(mode, **settings, noise=2.0, flicker=0.25), 400)
@@ -294,7 +294,7 @@ def test_noise_and_flicker(mode: AutoresetMode) -> None:
 
 
 def test_noise_is_not_what_an_environment_of_that_seed_draws() -> None:
-    """A vector environment of others gets the stream's own seed."""
+    """A vector environment of another package gets the stream's own seed."""
     drawn = generator(7).standard_normal(1000)
     own = np.random.default_rng(7).standard_normal(1000)
     assert abs(np.corrcoef(drawn, own)[0, 1]) < 0.1

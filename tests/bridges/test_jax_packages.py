@@ -1,4 +1,4 @@
-"""Packages of environments in JAX where they are not there, and what a bridge may say of a task."""
+"""JAX environment packages that are not installed, and what a bridge may declare about a task."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_their_names_are_no_factories(package: str) -> None:
 
 
 class Masked(Base):
-    """Forbids what was done last, and has a picture."""
+    """Forbids the previous action, and has a picture."""
 
     def reset(self, key: Any, params: Any) -> Any:
         return jnp.int32(0), State(0.0, 0)

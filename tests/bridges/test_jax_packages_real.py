@@ -1,4 +1,4 @@
-"""Environments of xminigrid, craftax, brax and jumanji (make test-jaxenvs) as they are there."""
+"""Tasks of xminigrid, craftax, brax and jumanji (make test-jaxenvs) equal the packages' own."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,18 +18,18 @@ from small_run import Watch
 
 pytestmark = [
     pytest.mark.usefixtures("ordinary_promotion"),
-    pytest.mark.filterwarnings("ignore"),  # theirs, of each other
+    pytest.mark.filterwarnings("ignore"),  # the packages warn about each other
 ]
 STEPS = 1000
 
 
 class Theirs(NamedTuple):
-    """A package's own loop, a step at a time."""
+    """A package's own loop, one step at a time."""
 
     reset: Callable[[Any], tuple[Any, Any]]
-    """Of a key: observation, state."""
+    """Maps a key to observation, state."""
     step: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any, Any]]
-    """Of state, action, key: observation, state, reward, terminated, truncated."""
+    """Maps state, action, key to observation, state, reward, terminated, truncated."""
 
 
 def of_xminigrid(place: str, options: dict[str, Any]) -> Theirs:
@@ -149,7 +149,7 @@ def test_a_thousand_steps_are_those_of_the_package(name: str) -> None:
 
 
 def assert_seen(found: Any, expected: Any) -> None:
-    """Equal but for rounding, in any types."""
+    """Checks that observations are equal up to rounding, in any types."""
     if not isinstance(found, dict):
         found, expected = {"": found}, {"": expected}
     assert set(found) == set(expected)

@@ -1,6 +1,6 @@
-"""Memory Maze itself: our task shows what the original shows, pixel for pixel.
+"""Memory Maze itself: our task shows the original's frames, pixel for pixel.
 
-Needs the packages and OpenGL (`make test-memory-maze`), and is skipped without.
+Needs the packages and OpenGL (`make test-memory-maze`), and is skipped without them.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ EXTRA = {"global_observables": True}
 
 
 def play(env: MemoryMazeEnv, seed: int, steps: int, by_oracle: bool = False) -> list[tuple]:
-    """(observation, reward, truncated) of the first observation and so many steps."""
+    """(observation, reward, truncated) of the first observation and this many steps."""
     rng = np.random.default_rng(seed)
     shown, _ = env.reset(seed=seed)
     answers: list[tuple] = [(shown, 0.0, False)]
@@ -65,7 +65,7 @@ def require_equal(ours: list[tuple], original: Any, by_oracle: bool, seed: int) 
 def test_what_is_shown_and_earned_equals_the_original(
     size: int, seed: int, steps: int, rewards: int
 ) -> None:
-    """Over a whole episode of 9x9 and into the next one, by a player who finds the balls."""
+    """Over a whole episode of 9x9 and into the next one, with a player that finds the balls."""
     env = MemoryMazeEnv(size, extra_observables=True)
     ours = play(env, seed, steps, by_oracle=True)
     assert sum(reward for _, reward, _ in ours) >= rewards
@@ -84,7 +84,7 @@ def test_what_is_shown_and_earned_equals_the_original(
     ],
 )
 def test_variants_equal_the_original(size: int, options: dict[str, Any]) -> None:
-    """A few steps of three episodes, so that balls of new colours are made too."""
+    """For a few steps of three episodes, so that new colours of balls occur too."""
     env = MemoryMazeEnv(size, **options)
     original = getattr(load_tasks(), f"memory_maze_{size}x{size}")(seed=size, **options)
     env.reset(seed=size)
@@ -136,7 +136,7 @@ print(hashlib.sha256(np.stack([*frames, env.reset()[0]]).tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_two_processes_show_the_same() -> None:
-    """Whatever the order of sets, which changes that of the textures."""
+    """Independent of the order of sets, which changes the order of textures."""
     seen = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
@@ -146,7 +146,7 @@ def test_two_processes_show_the_same() -> None:
 
 
 def test_observations_stay_and_drawing_changes_none() -> None:
-    """What was returned is not written upon later, and `render` leaves no trace."""
+    """A returned observation is never overwritten, and `render` has no side effect."""
     plain, drawn = MemoryMazeEnv(), MemoryMazeEnv(render_mode="rgb_array", render_camera="top")
     kept, copies, others = [plain.reset(seed=2)[0]], [], [drawn.reset(seed=2)[0]]
     copies.append(kept[0].copy())
@@ -168,7 +168,7 @@ def test_the_agents_view_is_drawn_with_its_border() -> None:
 
 
 def test_what_the_extra_observables_mean() -> None:
-    """Positions in cells from the lower left, and vectors to the right and ahead of the agent."""
+    """Positions are in cells from the lower left, vectors to the agent's right and front."""
     env = MemoryMazeEnv(13, extra_observables=True)
     shown, _ = env.reset(seed=9)
     for action in (1, 4, 4, 1):
@@ -185,7 +185,7 @@ def test_what_the_extra_observables_mean() -> None:
 
 
 def test_the_documentation_s_code_runs() -> None:
-    """Its blocks are left out of test_readme.py, which has no Memory Maze."""
+    """test_readme.py, which has no Memory Maze, leaves its blocks out."""
     page = (Path(__file__).parents[2] / "docs" / "memory-maze.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert blocks

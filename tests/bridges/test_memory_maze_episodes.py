@@ -94,7 +94,7 @@ def test_a_process_forked_after_drawing_is_told_instead_of_hanging(
     monkeypatch.setattr(memory_maze, "_drawing_processes", set())
     parent, env = os.getpid(), MemoryMazeEnv()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
-    env.reset()  # the parent has not drawn yet
+    env.reset()  # the parent has not rendered yet
     env.reset(seed=1)
     monkeypatch.setattr(os, "getpid", lambda: parent + 2)
     with pytest.raises(UserError, match="forked from one that has drawn: start it with 'spawn'"):

@@ -1,4 +1,4 @@
-"""Memory Maze without its packages: what is said of missing ones, and how they are loaded."""
+"""Memory Maze without its packages: errors for missing ones, and how they are loaded."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("fake")
 def test_python_3_13_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_packages((3, 13))  # somebody may have built labmaze
+    require_packages((3, 13))  # the user may have built labmaze
     monkeypatch.setitem(sys.modules, "labmaze", None)
     with pytest.raises(UserError, match="no wheel for Python 3.13: use Python 3.11 or 3.12"):
         require_packages((3, 13))

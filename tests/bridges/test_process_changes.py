@@ -1,4 +1,4 @@
-"""What an environment changes in the process that it is in, and what it leaves there."""
+"""Changes that an environment makes to its process, and things it leaves behind."""
 
 import contextlib
 import multiprocessing
@@ -25,7 +25,7 @@ NAME = f"{Changing.__module__}:Changing"
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """Whatever a test proves, the process is as it was."""
+    """Restores the process after a test."""
     with contextlib.chdir(os.getcwd()):
         yield
     jax.config.update("jax_enable_x64", False)
@@ -42,7 +42,7 @@ def test_the_folder_that_the_caller_chose_meanwhile_stays(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("when", ["build", "reset", "step", "close"])
 def test_the_folder_is_as_before(when: str, tmp_path: Path) -> None:
-    """After the spaces were found out, and when the environments are closed."""
+    """After the spaces were read, and when the environments are closed."""
     os.chdir(tmp_path)
     task = gymnasium_task(NAME, {"what": "chdir", "when": when})
     assert Path.cwd() == tmp_path
@@ -56,7 +56,7 @@ def test_the_folder_is_as_before(when: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", ["build", "reset", "step"])
 def test_precision_is_put_back_with_a_word(when: str) -> None:
-    """Before anything of the agent's is computed."""
+    """It is restored with a warning, before the agent computes anything."""
     says = "has set jax_enable_x64 to True .* it is False again"
     with pytest.warns(UserWarning, match=says):
         stream = gymnasium_task(NAME, {"what": "x64", "when": when}).open(2)
@@ -68,7 +68,7 @@ def test_precision_is_put_back_with_a_word(when: str) -> None:
 
 
 def test_an_environment_that_ends_the_process_is_a_fault() -> None:
-    """Not the end of the command, whose exit status would be 0."""
+    """It is not the end of the command, whose exit status would be 0."""
     with gymnasium_task(NAME, {"what": "exit", "when": "step"}).open(2) as stream:
         stream.reset()
         with pytest.raises(EnvironmentFault, match="raised in step, 0 steps .*: SystemExit: 0"):
@@ -80,7 +80,7 @@ def test_an_environment_that_ends_the_process_is_a_fault() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_fork_ends_as_ever() -> None:
-    """It is another process, whose end is its own."""
+    """A fork is a separate process and may end as it likes."""
     with os_exit_raises():
         pid = os.fork()
         if pid == 0:
@@ -91,7 +91,7 @@ def test_a_fork_ends_as_ever() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_forks_are_ended_and_programs_are_not() -> None:
-    """Nor worker processes, which belong to somebody."""
+    """Nor are worker processes, which have an owner."""
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
@@ -133,14 +133,14 @@ cli.main(["envs", "nowhere"])
     ),
 )
 def test_what_an_environment_leaves_does_not_keep_a_command(left: str, says: str) -> None:
-    """Nor whoever reads its output; the exit status is the command's."""
+    """Nor a program that reads its output; the exit status is the command's."""
     words = [sys.executable, "-W", "ignore", "-c", ENDING, left]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=40, check=False)
     assert ended.returncode == 2 and says in ended.stderr and "Traceback" not in ended.stderr
 
 
 def test_numbers_of_info_are_metrics() -> None:
-    """Those that are named, from worker processes too; in this process all are known besides."""
+    """Named numbers are, also from worker processes; in this process all are known anyway."""
     task = gymnasium_task(NAME)
     wrappers = WrapperConfig(metrics=("success", "late"))
     for processes in (0, 2):
@@ -158,7 +158,7 @@ def test_numbers_of_info_are_metrics() -> None:
 
 
 def test_a_number_that_info_has_not_is_named() -> None:
-    """With those that it has; and settings that name none."""
+    """The error lists existing numbers; settings that name none are refused too."""
     with gymnasium_task(NAME).open(1, wrappers=WrapperConfig(metrics=("sucess",))) as stream:
         stream.reset()
         says = "environment 0 gave a wrong info, 4 steps .* no number 'sucess'; it has 'success'"

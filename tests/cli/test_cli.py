@@ -1,4 +1,4 @@
-"""The command line: what it prints, and that every mistake is one line and exit code 2."""
+"""The command line prints what it promises, and every mistake is one line and exit code 2."""
 
 import io
 import json
@@ -91,7 +91,7 @@ def test_values_as_typed() -> None:
 
 
 def test_the_last_of_two_values_decides() -> None:
-    """As for every other option, however its name is spelt."""
+    """As for every other option, in every spelling of its name."""
     args = ["--env", "gymnasium:CartPole-v1", "--env=memory_chain", "--run_dir", "a b"]
     assert value_before_parsing(args, "--env") == "memory_chain"
     assert value_before_parsing(args, "--run-dir") == "a b"
@@ -193,7 +193,7 @@ def test_paths_are_printed_as_text(capsys: pytest.CaptureFixture) -> None:
 def test_consent_reaches_the_run_to_start_from(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings may name code too."""
+    """That run's settings may name code too."""
     asked: list[bool] = []
 
     def start(parts: Any, path: Any, *, trust: bool) -> None:
@@ -211,7 +211,7 @@ def test_numbers_below_zero_stand_under_the_others(capsys: pytest.CaptureFixture
 
 
 def test_notes_end_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """Neither what is computed, nor a sentence, which ends with no dots."""
+    """A note ends neither the computation nor a sentence with dots."""
     words = "compare --memories gru gru --env gymnasium:CartPole-v1 --a2c.gamma 0.9"
     assert run(words.split()) == 2
     assert "add --network.encoder auto --wrappers.normalise-rewards\n" in capsys.readouterr().err
@@ -226,7 +226,7 @@ def test_notes_end_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_help_has_no_line_breaks_of_the_code_and_says_whose_tables(
     capsys: pytest.CaptureFixture,
 ) -> None:
-    """tyro takes a line that begins with an option for an item of a list."""
+    """tyro reads a line that begins with an option as an item of a list."""
     with pytest.raises(SystemExit):
         run(["sweep", "--help"])
     said = capsys.readouterr().out
@@ -242,7 +242,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_a_table_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said to the command, which ends with 0 as it does for JSON."""
+    """The command learns of it, and ends with 0 as it does for JSON."""
     reader, writer = os.pipe()
     os.close(reader)
     stream = open(writer, "w", buffering=1)
@@ -330,7 +330,7 @@ def test_check_names_the_law_broken(
 
 
 def leaky() -> Any:
-    """A memory that never forgets: what `clew check` must find."""
+    """A memory that never forgets, which `clew check` must find."""
     import equinox as eqx
     import jax.numpy as jnp
 
@@ -353,7 +353,7 @@ def leaky() -> Any:
 
 
 def test_mistakes_in_settings_are_listed_together(capsys: pytest.CaptureFixture) -> None:
-    """Each once, on a line of its own."""
+    """Each appears once, on its own line."""
     words = "train --steps 10 --seeds 0 --memory lstmm --a2c.gamma 3 --env tmazee"
     assert run(words.split()) == 2
     said = capsys.readouterr().err
@@ -388,7 +388,7 @@ def test_few_seeds_are_called_few() -> None:
 def test_names_and_code_pages(
     name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a code page has not becomes an escape, and text in no encoding is refused at once."""
+    """Characters outside the code page are escaped; invalid text is refused at once."""
     written = io.TextIOWrapper(io.BytesIO(), "cp1252")
     monkeypatch.setattr(sys, "stdout", written)
     open_missing_streams()
@@ -405,7 +405,7 @@ def test_names_and_code_pages(
 
 
 def test_sizes_that_are_a_memorys_own_are_said() -> None:
-    """One option given leaves the others to the memory, and none gives two layers of 64."""
+    """Given one option, the memory sets the others; given none, it has two layers of 64."""
     assert on_sizes(TrainConfig()) == on_sizes(TrainConfig(), ["gru", "none"]) == []
     (line,) = on_sizes(TrainConfig(memory="arelit", memory_options={"chrono": 9}))
     assert line == (

@@ -12,12 +12,12 @@ from clew.cli import pages
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The command lines that processes were begun anew with."""
+    """The command lines with which processes were restarted."""
     found: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda path, words: found.append([path, *words]))
     monkeypatch.setattr(pages, "is_possible", lambda: True)
     monkeypatch.setattr(cli, "run", lambda args: 0)
-    monkeypatch.setenv("GLIBC_TUNABLES", "-")  # so that it is put back afterwards
+    monkeypatch.setenv("GLIBC_TUNABLES", "-")  # so that it is restored afterwards
     monkeypatch.delenv("GLIBC_TUNABLES")
     return found
 

@@ -1,4 +1,4 @@
-"""Words on the command line: settings that a folder keeps as they were meant, or one clear line."""
+"""Any words on the command line become settings that a folder keeps exactly, or one clear error."""
 
 import json
 from pathlib import Path
@@ -26,11 +26,11 @@ WORDS = (
     | NUMBERS
     | TEXTS
 )
-"""Options, what may stand after one, and anything else."""
+"""Options, possible values of options, and anything else."""
 
 
 def settings(words: list[str]) -> TrainConfig:
-    """What `clew train` would train with."""
+    """The settings with which `clew train` would train."""
     default = default_command(words)
     return parse(TrainCommand, words, command="train", about="", default=default).config
 
@@ -43,14 +43,14 @@ def settings(words: list[str]) -> TrainConfig:
 @example("NaN")
 @example('"a"')
 def test_a_value_as_it_is_typed_comes_back(value: Any) -> None:
-    """A text that reads as a number is written in quotes."""
+    """A text that looks like a number is written in quotes."""
     assert text_of(parse_value(written(value))) == text_of(value)
 
 
 @fewer
 @given(options=st.dictionaries(KEYS, JSON, max_size=3), steps=st.integers(0, 2**60), name=TEXTS)
 def test_options_reach_the_folder(options: dict[str, Any], steps: int, name: str) -> None:
-    """With their types, through the command line and config.json."""
+    """They keep their types through the command line and config.json."""
     pairs = [f"{key}={written(value)}" for key, value in options.items()]
     config = settings([f"--steps={steps}", f"--name={name}", "--memory-options", *pairs])
     assert (config.steps, config.name) == (steps, name)
@@ -62,7 +62,7 @@ def test_options_reach_the_folder(options: dict[str, Any], steps: int, name: str
 @fewer
 @given(words=st.lists(WORDS, max_size=4))
 def test_any_words_are_settings_or_one_line(words: list[str], tmp_path: Path) -> None:
-    """And what is accepted comes back from config.json as it is."""
+    """Accepted settings come back from config.json unchanged."""
     try:
         config = settings(words)
         config.validate()
@@ -89,7 +89,7 @@ def test_any_command_refuses_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """With code 2, before anything is computed, and with nothing made."""
+    """With exit code 2, before anything is computed or written."""
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert run([command, word]) == 2

@@ -1,4 +1,4 @@
-"""How far every form of an export is from `step`: memory x way, encoder x way, one row each.
+"""How far every form of an export deviates from `step`: memory x way, encoder x way, one row each.
 
 PYTHONPATH=tests python tests/deploy/equality.py > results/export/equality.jsonl
 """
@@ -33,7 +33,7 @@ WAYS = ("numpy", "onnx", "cpp")
 
 
 def policies(time: int) -> Iterator[tuple[dict[str, str], PolicyStep, int]]:
-    """Every memory, one of a user's own, every encoder, every kind of action."""
+    """Every memory, a user's own one, every encoder, every kind of action."""
     for name in MEMORIES:
         yield {"memory": name}, steps_of(agent_of(memory_of(name))), time
     own = LeakyMean(INPUT_SIZE, key=jax.random.key(0))
@@ -47,7 +47,7 @@ def policies(time: int) -> Iterator[tuple[dict[str, str], PolicyStep, int]]:
 
 
 def deviation(step: PolicyStep, way: str, batch: int, time: int) -> float:
-    """Of one way."""
+    """The deviation of one way."""
     if way == "cpp":
         with tempfile.TemporaryDirectory() as folder:
             return header_deviation(step, Path(folder), batch, time, optimise="-O2")

@@ -27,27 +27,27 @@ from memory_samples import INPUT_SIZE, sample
 VECTOR = spaces.Box(-np.inf, np.inf, (INPUT_SIZE,), np.float32)
 ACTIONS = spaces.Discrete(3)
 Played = Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]
-"""Outputs and new state of each time, with the batch in front."""
+"""Outputs and new state at each time, with the batch axis first."""
 NETWORK = NetworkConfig(head_size=8)
 IN_FLOAT64 = 1e-10
-"""How far a form may be from JAX where both compute in float64."""
+"""Largest deviation of a form from JAX if both compute in float64."""
 
 
 def agent_of(
     memory: AbstractMemory, actions: spaces.Space = ACTIONS, network: NetworkConfig = NETWORK
 ) -> Agent:
-    """An agent that reads the memory's input as it is."""
+    """An agent that passes the observation to the memory unchanged."""
     distribution = make_distribution(actions, log_std=network.log_std)
     return Agent(memory, distribution, key=jax.random.key(3), network=network)
 
 
 def memory_of(name: str, **options: Any) -> AbstractMemory:
-    """The small memory of a name, at parameters where float32 has the digits that are compared.
+    """The small memory of a name, at parameters for which float32 has the compared digits.
 
-    ReLiT's first sample divides by nearly dead keys: there JAX itself is 2e-5 from float64. At
-    retention's first sample JAX is 5e-6 from float64 and NumPy 1e-5, at this one both 2e-6. At
-    GLA's first sample JAX and ONNX Runtime are 5e-6 from float64 each and 1.1e-5 from each other
-    on some processors, at this one 4e-6 and 2e-6.
+    ReLiT's first sample divides by nearly dead keys: there JAX itself deviates by 2e-5 from
+    float64. At retention's first sample JAX deviates by 5e-6 from float64 and NumPy by 1e-5, at
+    this one both by 2e-6. At GLA's first sample JAX and ONNX Runtime deviate by 5e-6 from float64
+    each and by 1.1e-5 from each other on some processors, at this one by 4e-6 and 2e-6.
     """
     steep = ("relit", "retention", "gla")
     return sample(name, seed=2 if name in steep else 0, **options)
@@ -103,7 +103,7 @@ def inputs_of(step: PolicyStep, batch: int, seed: int, rate: float = 0.1) -> Ite
 def random_input(
     entry: dict[str, Any], batch: int, random: np.random.Generator, rate: float
 ) -> np.ndarray:
-    """One input; whole numbers within the first two values, bytes over all of them."""
+    """One input; integers within the first two values, bytes over all of them."""
     shape, dtype = (batch, *entry["shape"]), np.dtype(entry["dtype"])
     if dtype.kind == "b":
         return random.random(shape) < rate
@@ -113,13 +113,13 @@ def random_input(
 
 
 def largest_deviation(step: PolicyStep, run: Any, batch: int, time: int, seed: int = 0) -> float:
-    """How far a form of a policy is from `step` in JAX, each with a state of its own.
+    """How far a form of a policy deviates from `step` in JAX, each with its own state.
 
     Args:
         step: of the policy.
         run: the form's step, as `runner.Model.step`, with `init_state` of its model beside it.
-        batch: environments side by side.
-        time: steps.
+        batch: parallel environments.
+        time: number of steps.
         seed: of the inputs.
     """
     model, form = run
@@ -135,13 +135,13 @@ def largest_deviation(step: PolicyStep, run: Any, batch: int, time: int, seed: i
 
 
 def deviation_of(step: PolicyStep, given: list[dict], played: Iterable, batch: int) -> float:
-    """How far what a form of a policy played is from `step` in JAX.
+    """How far the outputs of a form of a policy deviate from `step` in JAX.
 
     Args:
         step: of the policy.
-        given: inputs of each time.
-        played: outputs and new state of each time.
-        batch: environments side by side.
+        given: inputs at each time.
+        played: outputs and new state at each time.
+        batch: parallel environments.
     """
     reference = jax.jit(jax.vmap(partial(step, step.params)))
     expected = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * batch), step.state)
@@ -161,9 +161,9 @@ def deviation_of(step: PolicyStep, given: list[dict], played: Iterable, batch: i
 
 @contextmanager
 def in_float64(name: str) -> Iterator[PolicyStep]:
-    """A small policy with this memory that computes in float64, for as long as it is used.
+    """A small policy with this memory that computes in float64 while it is used.
 
-    What a memory divides by a norm of nearly 0 multiplies rounding, in 64,000 steps of float32 to
+    A memory that divides by a norm of nearly 0 magnifies rounding: in 64,000 steps of float32 to
     1e-3 of JAX's own numbers, and no bound follows from the formulas. In float64 every form is
     within 1e-12.
     """

@@ -31,7 +31,7 @@ __all__ = ["quick_compilation"]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export as it should be."""
+    """An intact export."""
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)))
     space = spaces.Box(-1.0, 1.0, (INPUT_SIZE,), np.float32)
     folder = tmp_path_factory.mktemp("exports") / "own"
@@ -40,19 +40,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(whole: Path, tmp_path: Path) -> Path:
-    """One to break."""
+    """A copy to break."""
     return Path(shutil.copytree(whole, tmp_path / "broken"))
 
 
 def changed(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
-    """Changes what a JSON file says."""
+    """Changes the contents of a JSON file."""
     data = json.loads((folder / name).read_text())
     change(data)
     (folder / name).write_text(json.dumps(data))
 
 
 def resealed(folder: Path) -> None:
-    """Writes the right digests into the manifest, as somebody who crafts an export would."""
+    """Writes correct digests into the manifest, as an attacker who crafts an export would."""
 
     def seal(manifest: Any) -> None:
         for name in manifest["files"]:
@@ -77,17 +77,17 @@ def golden(folder: Path, change: Callable[[dict], Any]) -> None:
 
 
 def manifest(change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    """A breach by the manifest."""
+    """Breaks the manifest."""
     return lambda folder: changed(folder, "manifest.json", change)
 
 
 def graph(change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    """A breach by the graph."""
+    """Breaks the graph."""
     return lambda folder: changed(folder, "graph.json", change)
 
 
 def appended(op: str, dtype: str, shape: list[int], times: int, /, **attributes: Any) -> Any:
-    """A breach by one more operation, on the observation."""
+    """Breaks the graph by one more operation on the observation."""
 
     def append(g: Any) -> None:
         given = [g["inputs"]["observation"]] * times
@@ -98,7 +98,7 @@ def appended(op: str, dtype: str, shape: list[int], times: int, /, **attributes:
 
 
 def square(g: Any, size: int) -> None:
-    """A view of many numbers, and what it takes to see them."""
+    """A broadcast view with many numbers, and the operations that read it."""
     for op, shape, attributes in (
         ("sum", [], {"axes": [-1]}),
         ("reshape", [1, 1], {"rank": 0, "shape": [1, 1]}),
@@ -118,17 +118,17 @@ def more(g: Any, op: str, count: int) -> None:
 
 
 def many_numbers(folder: Path) -> None:
-    """Each array is allowed, together they are not."""
+    """Each array is allowed, but not all together."""
     changed(folder, "graph.json", lambda g: (square(g, 2**13), more(g, "add", 5)))
 
 
 def many_products(folder: Path) -> None:
-    """The same of products."""
+    """The same for products."""
     changed(folder, "graph.json", lambda g: (square(g, 1_000), more(g, "matmul", 5)))
 
 
 def flipped(name: str) -> Callable[[Path], None]:
-    """A breach of one bit in the middle of a file."""
+    """Flips one bit in the middle of a file."""
 
     def flip(folder: Path) -> None:
         data = bytearray((folder / name).read_bytes())
@@ -139,7 +139,7 @@ def flipped(name: str) -> Callable[[Path], None]:
 
 
 def renamed_offsets(folder: Path) -> None:
-    """A header of the tensors by which two arrays overlap."""
+    """A header of the tensors in which two arrays overlap."""
     path = folder / "policy.safetensors"
     path.write_bytes(path.read_bytes().replace(b'"data_offsets": [0, ', b'"data_offsets": [4, '))
 
@@ -156,7 +156,7 @@ def weightless(arrays: dict) -> None:
 
 
 def pickled(folder: Path) -> None:
-    """A golden episode that would run code when it is read by the unwary."""
+    """A golden episode that would run code if it were unpickled."""
     np.savez(folder / "golden.npz", **{"input/start": np.array([print], object)})
 
 
@@ -174,7 +174,7 @@ def golden_of(header: str) -> Callable[[Path], None]:
 
 
 def golden_bytes(change: Callable[[bytearray, int], Any]) -> Callable[[Path], None]:
-    """Changes bytes of the golden episode; `change` is given where its directory begins."""
+    """Changes bytes of the golden episode; `change` gets the offset of its directory."""
 
     def write(folder: Path) -> None:
         data = bytearray((folder / "golden.npz").read_bytes())
@@ -184,7 +184,7 @@ def golden_bytes(change: Callable[[bytearray, int], Any]) -> Callable[[Path], No
     return write
 
 
-# name: what is done, whether the digests are made right again, what is said
+# name: the change, whether the digests are corrected afterwards, the expected error
 BROKEN: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
     "file missing": (lambda f: (f / "graph.json").unlink(), False, r"graph\.json is missing"),
     "graph changed": (flipped("graph.json"), False, r"graph\.json was changed"),
@@ -440,7 +440,7 @@ UNTRUE: dict[str, tuple[Callable[[Path], Any], bool, str]] = {
 
 @pytest.mark.parametrize("name", UNTRUE)
 def test_what_verify_finds(name: str, copy: Path) -> None:
-    """Exports that load, and do not do what they did."""
+    """Exports that load but do not act as they did."""
     breach, sealed, said = UNTRUE[name]
     breach(copy)
     if sealed:
@@ -451,7 +451,7 @@ def test_what_verify_finds(name: str, copy: Path) -> None:
 
 
 def test_archives(whole: Path, tmp_path: Path) -> None:
-    """A zip that is none, one without a file, one that says it is larger than it can be."""
+    """A file that is no zip, a zip without a file, and one that claims too large a size."""
     path = tmp_path / "export.zip"
     path.write_bytes(b"PK")
     with pytest.raises(UserError, match="is not an export: BadZipFile File is not"):
@@ -467,7 +467,7 @@ def test_archives(whole: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_beyond_its_limit_is_not_begun(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its size is enough, and reading two gigabytes until the limit would be too much."""
+    """Its size is enough; reading two gigabytes up to the limit would be too much."""
     monkeypatch.setattr(runner, "_limited", lambda *given: pytest.fail("it was read"))
     os.truncate(copy / "policy.safetensors", 2**34)
     with pytest.raises(runner.PolicyError, match="policy.safetensors is larger than"):
@@ -479,7 +479,7 @@ def test_a_file_beyond_its_limit_is_not_begun(copy: Path, monkeypatch: pytest.Mo
 def test_what_is_too_large_is_not_read(
     name: str, way: str, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither a file that is mostly empty, nor what a small zip unpacks to, or says it does."""
+    """Neither a sparse file, nor what a small zip unpacks to, or claims to."""
     monkeypatch.setitem(runner.MOST_BYTES, name, 2**20)
     changed(copy, "manifest.json", lambda m: m["files"].update({"policy.onnx": "0"}))
     (copy / "policy.onnx").touch()
@@ -499,7 +499,7 @@ def test_what_is_too_large_is_not_read(
 
 
 def test_a_zip_that_unpacks_to_more_than_it_says(whole: Path, tmp_path: Path) -> None:
-    """What its directory says is not exceeded while it is unpacked."""
+    """Unpacking never exceeds the size in its directory."""
     files = {path.name: path.read_bytes() for path in whole.iterdir()}
     data = zipped(files | {"runner.py": bytes(2**24)})
     path = tmp_path / "bomb.zip"
@@ -513,7 +513,7 @@ def test_a_zip_that_unpacks_to_more_than_it_says(whole: Path, tmp_path: Path) ->
 
 
 def test_what_a_runner_prints(copy: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of a manifest reaches the terminal as it is: no escape code, no second line."""
+    """No text of a manifest reaches the terminal unescaped: no escape code, no second line."""
     for change in (
         lambda m: m.update(policy="\x1b[2J"),
         lambda m: m["outputs"][0].update(name="\x1b]0;x\x07\n"),
@@ -533,7 +533,7 @@ def test_what_a_runner_prints(copy: Path, capsys: Any, monkeypatch: pytest.Monke
 
 
 def test_inputs_and_states(whole: Path) -> None:
-    """Names, ranks, shapes and types of what a caller gives; a state of another policy."""
+    """A caller's names, ranks, shapes and types are checked, and so is a state's policy."""
     model = runner.Model(whole)
     state = model.init_state(2)
     fine = {"observation": np.zeros((2, INPUT_SIZE), np.float32), "start": np.ones(2, bool)}

@@ -1,4 +1,4 @@
-"""Exports are the policies that they are made of: memories, encoders, actions, wrappers."""
+"""Exports act like the policies they are made from: memories, encoders, actions, wrappers."""
 
 import json
 import pickle
@@ -47,7 +47,7 @@ TOLERANCE = 1e-5
 
 @pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_every_memory_is_itself(name: str) -> None:
-    """60 steps of three environments with starts anywhere, in NumPy and in JAX."""
+    """NumPy and JAX agree in 60 steps of three environments with starts anywhere."""
     step = steps_of(agent_of(memory_of(name)))
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch=3, time=60) <= TOLERANCE
@@ -57,7 +57,7 @@ def test_every_memory_is_itself(name: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 64])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_for_long(name: str, batch: int) -> None:
-    """1,000 steps in float64, for any number of environments."""
+    """They agree in 1,000 steps in float64, for any number of environments."""
     with in_float64(name) as step:
         model = model_of(step)
         found = largest_deviation(step, (model, model.step), batch, time=1000)
@@ -79,14 +79,14 @@ OPTIONS: dict[str, Any] = {
     fast_only(OPTIONS, *(name for name in OPTIONS if name in LAWS_AT_ONCE)),
 )
 def test_options_of_memories(name: str) -> None:
-    """Other gates, other halting, other sums."""
+    """Other gates, other halting and other sums agree too."""
     step = steps_of(agent_of(memory_of(name, num_layers=1, **OPTIONS[name])))
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch=2, time=40) <= TOLERANCE
 
 
 def test_a_memory_of_ones_own() -> None:
-    """With a counter in its state; it is registered nowhere."""
+    """It has a counter in its state and is not registered."""
     step = steps_of(agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0))))
     model = model_of(step)
     assert list(model.leaves) == ["count", "mean"]
@@ -94,7 +94,7 @@ def test_a_memory_of_ones_own() -> None:
 
 
 def test_a_complex_memory(ordinary_promotion: None) -> None:
-    """Its state is stored as pairs, and what does not depend on observations is computed before."""
+    """Its state is stored as pairs; what does not depend on observations is precomputed."""
     step = steps_of(agent_of(LRU(INPUT_SIZE, key=jax.random.key(0))))
     model = model_of(step)
     assert model.leaves["state"]["shape"] == [8, 2]
@@ -117,7 +117,7 @@ ACTION_KINDS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", ACTION_KINDS)
 def test_actions_of_every_kind(kind: str) -> None:
-    """The greedy action as the environment takes it, and the parameters by their names."""
+    """The greedy action in the environment's form, and the distribution's parameters by name."""
     space, network = ACTION_KINDS[kind]
     agent = agent_of(memory_of("gru", num_layers=1), space, NetworkConfig(head_size=0, **network))
     step = steps_of(agent, actions=space)
@@ -153,7 +153,7 @@ OBSERVATIONS: dict[str, tuple[spaces.Space, EncoderConfig]] = {
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
 def test_encoders(kind: str) -> None:
-    """Vectors, categories, pictures, a dictionary of several."""
+    """Vectors, categories, pictures, and a dictionary of several."""
     space, config = OBSERVATIONS[kind]
     step = steps_of(encoding_agent(space, config), observations=space)
     model = model_of(step)
@@ -161,7 +161,7 @@ def test_encoders(kind: str) -> None:
 
 
 def test_what_no_export_has_is_named() -> None:
-    """An operation outside of the set, a loop without a bound, a type."""
+    """An unsupported operation, a loop without a bound, and an unsupported type."""
 
     def export_of(function: Any) -> None:
         builder, x = GraphBuilder(), jax.ShapeDtypeStruct((3,), jnp.float32)
@@ -178,7 +178,7 @@ def test_what_no_export_has_is_named() -> None:
 
 
 def test_ordinary_operations() -> None:
-    """A function of what a user's own memory may do, beside JAX's."""
+    """Operations that a user's own memory may use equal JAX's."""
 
     def function(x: Any, i: Any) -> Any:
         table = jnp.arange(12.0).reshape(4, 3)
@@ -198,7 +198,7 @@ def test_ordinary_operations() -> None:
 
 
 def test_the_edges_of_operations(ordinary_promotion: None) -> None:
-    """What is out of range, empty, halfway or divided by zero is as in JAX."""
+    """Out-of-range, empty, halfway and divide-by-zero cases are as in JAX."""
     far = np.array([3e9, np.inf, -np.inf, np.nan, 300.7, -1.5, 2.0**31, -(2.0**31)], np.float32)
     least, bits = np.array([3, -(2**31), 5], np.int32), np.array([4, 5, 3, 4], np.uint8)
     narrow = np.array([[100, 100]], np.int8)
@@ -240,7 +240,7 @@ def test_the_edges_of_operations(ordinary_promotion: None) -> None:
 
 
 def test_ordinary_operations_of_complex_numbers(ordinary_promotion: None) -> None:
-    """As pairs of real ones, beside JAX's; and what no export has of them is named."""
+    """As pairs of real numbers they equal JAX's; unsupported ones are named in the error."""
 
     def function(x: Any, i: Any) -> Any:
         z = jax.lax.complex(x, jnp.sin(x)) * (2 - 1j)
@@ -258,7 +258,7 @@ def test_ordinary_operations_of_complex_numbers(ordinary_promotion: None) -> Non
 
 
 def assert_lowered(function: Any) -> None:
-    """A function of three floats and an index is in an export what it is in JAX."""
+    """Checks that a function of three floats and an index is the same in an export and in JAX."""
     builder = GraphBuilder()
     shapes = jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
     refs = Ref("x", (3,), np.dtype(np.float32)), Ref("i", (), np.dtype(np.int32))
@@ -377,7 +377,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def clew_cartpole() -> Any:
-    """As the run's environment is without wrappers."""
+    """The run's environment without wrappers."""
     import gymnasium
 
     return gymnasium.make("CartPole-v1")
@@ -387,7 +387,7 @@ def clew_cartpole() -> Any:
 def test_no_more_is_asked_of_an_export_than_of_its_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where float32 itself is further from float64; a module without float64 gets no allowance."""
+    """Tolerance grows if float32 itself deviates from float64; not for a module without float64."""
     monkeypatch.setattr(runner, "TOLERANCE", 1e-12)
     space = spaces.Box(-1.0, 1.0, (INPUT_SIZE,), np.float32)
     given = (space, spaces.Discrete(3), tmp_path / "own")
@@ -407,7 +407,7 @@ def test_no_more_is_asked_of_an_export_than_of_its_policy(
 
 
 def test_an_agent_of_no_run(tmp_path: Path) -> None:
-    """Golden observations are samples of the space; NaN before a start passes nothing."""
+    """Golden observations are samples of the space; NaN before a start changes nothing after it."""
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)))
     space = spaces.Box(-1.0, 1.0, (INPUT_SIZE,), np.float32)
     found = export_agent(agent, space, spaces.Discrete(3), tmp_path / "own")

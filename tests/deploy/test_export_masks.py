@@ -32,7 +32,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def agent() -> Agent:
-    """Two choices behind a small GRU."""
+    """An agent with two choices and a small GRU."""
     return make_agent(
         "gru",
         {"hidden_size": 8},
@@ -44,7 +44,7 @@ def agent() -> Agent:
 
 
 def test_every_form_equals_the_agent(agent: Agent, tmp_path: Path) -> None:
-    """With random masks, some of which allow nothing; what is forbidden has a logit of -inf."""
+    """With random masks, some of which allow nothing; a forbidden action has a logit of -inf."""
     step = steps_of(agent, OBSERVED, ACTIONS)
     model = model_of(step)
     assert largest_deviation(step, (model, model.step), batch=3, time=20) <= TOLERANCE
@@ -70,7 +70,7 @@ def test_an_environment_may_give_a_mask_for_each_choice(agent: Agent) -> None:
 
 
 def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> None:
-    """Which its manifest names."""
+    """Its manifest names the mask."""
     found = export_agent(agent, OBSERVED, ACTIONS, tmp_path / "export")
     (entry,) = (e for e in found.manifest["inputs"] if e["name"] == MASK)
     assert entry == {"name": MASK, "kind": MASK, "shape": [5], "dtype": "bool", "splits": [3]}
@@ -80,7 +80,7 @@ def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> No
         first, second = policy(observation, action_mask=mask.astype(np.int8))
         assert mask[first] and mask[3 + second]
         policy.reset()
-        parts = tuple(np.split(mask.astype(np.int8), [3]))  # as MultiDiscrete.sample takes them
+        parts = tuple(np.split(mask.astype(np.int8), [3]))  # in the form of MultiDiscrete.sample
         np.testing.assert_array_equal(policy(observation, action_mask=parts), (first, second))
         policy.reset()
     for given, message in (
@@ -95,7 +95,7 @@ def test_a_policy_of_files_asks_for_its_mask(agent: Agent, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("where", fast_only(["info", "entry"], "entry"))
 def test_a_run_and_its_export_act_alike(where: str, tmp_path: Path) -> None:
-    """In an environment that raises where something forbidden is done, with and without rewards."""
+    """In an environment that raises at a forbidden action, with and without rewards."""
     options = {"where": where}
     config = clew.TrainConfig(
         env="masked:Locks",

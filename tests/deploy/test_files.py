@@ -1,4 +1,4 @@
-"""An export replaces an own earlier one alone, and never what it did not make."""
+"""An export replaces only an earlier export, never files it did not make."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ABOUT = {"format": 1, "policy": "ab"}
 
 
 def write(output: Path, **more: Any) -> Path:
-    """An export of files that say nothing."""
+    """An export with empty files."""
     return write_export(output, FILES, ABOUT | more)
 
 
@@ -30,7 +30,7 @@ def replaced(path: Path, make: Callable[[Path], Any]) -> None:
 
 
 def app(output: Path) -> None:
-    """A folder of somebody with a file of the same name."""
+    """A user's folder with a file of the same name."""
     output.mkdir()
     (output / MANIFEST).write_text('{"name": "my app", "format": 1, "files": {}}')
 
@@ -92,7 +92,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("name", IN_THE_WAY)
 def test_what_is_in_the_way_stays(name: str, tmp_path: Path) -> None:
-    """It is named, with what to do, and nothing of it or beside it changes."""
+    """The error names it and the remedy; neither it nor anything beside it changes."""
     make, named = IN_THE_WAY[name]
     make(tmp_path / "q")
     before = tree(tmp_path)
@@ -103,7 +103,7 @@ def test_what_is_in_the_way_stays(name: str, tmp_path: Path) -> None:
 
 
 def test_an_own_export_is_replaced(tmp_path: Path) -> None:
-    """With its zip; notes beside it stay, files that the new one has not are removed."""
+    """With its zip; notes beside it stay, and files that the new one lacks are removed."""
     output = tmp_path / "q"
     write_export(output, FILES | {"policy.onnx": b"onnx"}, ABOUT)
     (output / "notes.txt").write_text("mine")
@@ -141,7 +141,7 @@ def test_a_killed_export_is_done_again(
 
 @pytest.mark.parametrize("name", ["\0", "q" * 300, "file/q"])
 def test_names_that_no_folder_has(name: str, tmp_path: Path) -> None:
-    """One line, whatever the system says."""
+    """The error is one line, whatever the system says."""
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write|no folder has the name"):
         write(tmp_path / name)

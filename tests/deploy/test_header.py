@@ -1,4 +1,4 @@
-"""`policy.hpp`, compiled with this machine's compiler, is the policy that it is made of."""
+"""`policy.hpp`, compiled with this machine's compiler, acts like the policy it is made from."""
 
 import os
 import re
@@ -75,12 +75,12 @@ def program(traced: Traced, folder: Path, optimise: str = "-O0") -> Path:
 
 
 def names(entries: list[dict[str, Any]]) -> list[str]:
-    """Inputs, outputs or the state as the header has them."""
+    """The header's names of inputs, outputs or the state."""
     return list(identifiers(entry["name"] for entry in entries).values())
 
 
 def played(traced: Traced, binary: Path, rows: list[list[dict]]) -> Played:
-    """What the program makes of every lane's inputs."""
+    """The program's outputs for every environment's inputs."""
     given = b"".join(
         np.array(time == 0).tobytes() + b"".join(inputs[e["name"]].tobytes() for e in traced.inputs)
         for lane in rows
@@ -100,7 +100,7 @@ def played(traced: Traced, binary: Path, rows: list[list[dict]]) -> Played:
 def header_deviation(
     step: PolicyStep, folder: Path, batch: int, time: int, **options: Any
 ) -> float:
-    """How far the compiled header is from `step` in JAX."""
+    """How far the compiled header deviates from `step` in JAX."""
     traced = step.trace()
     binary = program(traced, folder, **options)
     given = list(islice(inputs_of(step, batch, 0), time))
@@ -110,7 +110,7 @@ def header_deviation(
 
 @pytest.mark.parametrize("name", ["lstm", "transformer_xl", "arelit"])
 def test_memories(name: str, tmp_path: Path) -> None:
-    """40 steps of three environments with starts anywhere."""
+    """They agree in 40 steps of three environments with starts anywhere."""
     step = steps_of(agent_of(memory_of(name, num_layers=1)))
     assert header_deviation(step, tmp_path, batch=3, time=40) <= TOLERANCE
 
@@ -118,14 +118,14 @@ def test_memories(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_for_long(name: str, tmp_path: Path) -> None:
-    """1,000 steps of 64 environments one after another; optimised, in float64."""
+    """They agree in 1,000 steps of 64 environments one after another, optimised, in float64."""
     with in_float64(name) as step:
         found = header_deviation(step, tmp_path, batch=64, time=1000, optimise="-O2")
     assert found <= IN_FLOAT64
 
 
 def test_a_memory_of_ones_own_and_continuous_actions(tmp_path: Path) -> None:
-    """A counter in the state, actions within limits."""
+    """With a counter in the state, and actions within limits."""
     space = spaces.Box(-1.0, 2.0, (2,))
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)), space)
     assert header_deviation(steps_of(agent, actions=space), tmp_path, batch=2, time=20) <= TOLERANCE
@@ -138,7 +138,7 @@ def test_a_complex_memory(tmp_path: Path, ordinary_promotion: None) -> None:
 
 
 def test_a_dictionary_with_a_picture(tmp_path: Path) -> None:
-    """Convolutions, pooling, and several inputs."""
+    """With convolutions, pooling, and several inputs."""
     space = spaces.Dict(
         {"eye": spaces.Box(0, 255, (3, 9, 8), np.uint8), "x": spaces.Box(0, 1, (2,))}
     )
@@ -151,7 +151,7 @@ HARMFUL = "x\n#error evil\r};static_assert(false);struct E{\\"
 
 
 def named(names: list[str]) -> Traced:
-    """A policy whose inputs, outputs and state have names: it adds one to each."""
+    """A policy with given names of inputs, outputs and state; it adds one to each."""
     builder, shape = GraphBuilder(), (2,)
     entries = [{"name": name, "shape": [2], "dtype": "float32"} for name in names]
     given, states = (
@@ -169,7 +169,7 @@ def named(names: list[str]) -> Traced:
 
 
 def macros() -> list[str]:
-    """All that the compiler and what the header includes define."""
+    """All macros that the compiler and the header's includes define."""
     lines = "".join(f"#include <{name}>\n" for name in INCLUDES)
     command = [COMPILER, "-dM", "-E", "-x", "c++", "-"]
     found = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
@@ -178,7 +178,7 @@ def macros() -> list[str]:
 
 @pytest.mark.slow
 def test_names_of_every_kind_compile(tmp_path: Path) -> None:
-    """What ends a comment, what C++ cannot tell apart, its words, its macros, other alphabets."""
+    """Names with ends of comments, names equal in C++, keywords, macros, and other alphabets."""
     words = ["a/b", "a_b", "a b", "a_b_2", "class", "State", "t0", "w0", "k", "i0", "detail", ""]
     words += ["größe", "µ²", "1", "日本", "??/", "*/", "/*", "x\\", "%:error", "\udc80", HARMFUL]
     traced = named([*words, *macros()])
@@ -215,7 +215,7 @@ def test_a_program_of_two_files_has_the_weights_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_header_that_does_not_compile(change: tuple[str, str], said: str) -> None:
-    """It is refused, and a compiler is led to no other file."""
+    """It is refused, and the compiler reads no other file because of it."""
     text = header_file(named(["a", "b"]), "test").decode().replace(*change)
     with pytest.raises(UserError, match=said) as error:
         check_header(text.encode())
@@ -223,7 +223,7 @@ def test_a_header_that_does_not_compile(change: tuple[str, str], said: str) -> N
 
 
 def test_headers_that_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For want of a header or a compiler; one that never ends is a mistake."""
+    """Without a header or a compiler it is not; a compiler that never ends is an error."""
     assert "is missing or has more than" in check_header(None)
     monkeypatch.setenv("CXX", "'")
     assert "policy.hpp was not compiled: CXX is" in check_header(b"")

@@ -1,4 +1,4 @@
-"""What no policy reads: that of a run and that of its export say the same of it."""
+"""Invalid observations: a run's policy and its export give the same error."""
 
 import itertools
 import re
@@ -57,7 +57,7 @@ class Everything(gymnasium.Env):
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
-    """That of a run, and that of its export."""
+    """A run's policy, and that of its export."""
     config = clew.TrainConfig(
         env=f"{__name__}:Everything",
         memory="gru",
@@ -74,12 +74,12 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 
 
 def but(**changes: Any) -> dict[str, Any]:
-    """The good one with other entries."""
+    """The valid observation with other entries."""
     return GOOD | changes
 
 
 def without(name: str) -> dict[str, Any]:
-    """The good one but for an entry."""
+    """The valid observation without an entry."""
     return {key: value for key, value in GOOD.items() if key != name}
 
 
@@ -112,7 +112,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_both_say_the_same(name: str, policies: tuple[Any, Any]) -> None:
-    """With the entry, what it is and what was expected; what was refused opens no episode."""
+    """With the entry, its value and the expectation; a refused observation starts no episode."""
     observation, expected = WRONG[name]
     said = []
     for policy, kind in zip(policies, (UserError, runner.PolicyError), strict=True):
@@ -125,14 +125,14 @@ def test_both_say_the_same(name: str, policies: tuple[Any, Any]) -> None:
 
 
 def test_texts_and_what_a_dict_has_besides_are_not_read(policies: tuple[Any, Any]) -> None:
-    """As in training: wherever they are, and whether or not they are there."""
+    """As in training: wherever they are, and whether or not they are present."""
     for policy in policies:
         for observation in (but(mission=np.str_("come")), without("mission"), but(z=[1, None])):
             assert policy(observation, start=True) == policy(GOOD, start=True)
 
 
 def test_an_export_of_before(tmp_path: Path) -> None:
-    """Its manifest does not say which categories there are."""
+    """Its manifest does not list the categories."""
     agent = encoding_agent(spaces.Discrete(3), EncoderConfig())
     found = export_agent(agent, spaces.Discrete(3), spaces.Discrete(3), tmp_path / "own")
     model = runner.Model(found.folder)
@@ -146,7 +146,7 @@ def test_an_export_of_before(tmp_path: Path) -> None:
 
 
 class Shelves(Environment):
-    """A task in JAX that shows places on four shelves, none of which are counted from 0."""
+    """A JAX task that shows places on four shelves; none are counted from 0."""
 
     space = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 2], [3, 4]])
     observation_size = 4
@@ -167,7 +167,7 @@ class Shelves(Environment):
 
 
 def test_categories_of_a_task_in_jax_are_read_as_training_read_them() -> None:
-    """Wherever they begin: an agent of such a task sees them as the task shows them."""
+    """Whatever their first value is, an agent of such a task sees them as the task shows them."""
     task = CompiledTask("shelves", Shelves())
     agent, adapter = encoding_agent(task.observation_space, EncoderConfig()), task.adapter()
     policy, step = Policy(agent, wrappers=trained_wrappers(adapter)), PolicyStep(agent, adapter)
@@ -179,7 +179,7 @@ def test_categories_of_a_task_in_jax_are_read_as_training_read_them() -> None:
         )
         assert policy(places, start=start) == outputs["action"][0] == action
         start = False
-    assert np.ptp(recording.values) > 0  # it saw them
+    assert np.ptp(recording.values) > 0  # the agent saw them
     with pytest.raises(
         UserError, match=re.escape("is 0 at [0, 0], expected a whole number from 1")
     ):
@@ -212,7 +212,7 @@ class Cupboard(Shelves):
 
 @pytest.mark.parametrize("previous", [False, True])
 def test_dicts_within_dicts_of_a_task_in_jax(previous: bool) -> None:
-    """An agent reads them as they are; exports and inspections have one name for each entry."""
+    """An agent reads them unchanged; exports and inspections use one name for each entry."""
     task = CompiledTask("cupboard", Cupboard(), WrapperConfig(previous=previous))
     agent, adapter = encoding_agent(task.observation_space, EncoderConfig()), task.adapter()
     policy, step = Policy(agent, wrappers=trained_wrappers(adapter)), PolicyStep(agent, adapter)
@@ -229,7 +229,7 @@ def test_dicts_within_dicts_of_a_task_in_jax(previous: bool) -> None:
 
     list(itertools.islice(task.moments(both, longest=9), recording.length + 1))
     assert chosen == recording.actions.tolist()
-    assert np.ptp(recording.values) > 0  # it saw them
+    assert np.ptp(recording.values) > 0  # the agent saw them
     assert picture_of(recording, 0).ndim == 3
     names = task.episodes(agent, PlayConfig(episodes=1)).entries
     assert {"in", "in.it.a", "in.it.b[3]"} < set(names)

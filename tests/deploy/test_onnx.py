@@ -1,4 +1,4 @@
-"""`policy.onnx` in ONNX Runtime is the policy that it is made of; needs both packages."""
+"""`policy.onnx` in ONNX Runtime acts like the policy it is made from; needs both packages."""
 
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,13 @@ TOLERANCE = 1e-5
 
 
 def onnx_deviation(step: PolicyStep, batch: int, time: int) -> float:
-    """How far ONNX Runtime is from JAX."""
+    """How far ONNX Runtime deviates from JAX."""
     return largest_deviation(step, onnx_form(step), batch, time)
 
 
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_is_itself(name: str) -> None:
-    """40 steps of three environments with starts anywhere."""
+    """They agree in 40 steps of three environments with starts anywhere."""
     assert onnx_deviation(steps_of(agent_of(memory_of(name))), batch=3, time=40) <= TOLERANCE
 
 
@@ -52,7 +52,7 @@ def test_every_memory_is_itself(name: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 64])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_for_long(name: str, batch: int) -> None:
-    """1,000 steps in float64, for any number of environments."""
+    """They agree in 1,000 steps in float64, for any number of environments."""
     with in_float64(name) as step:
         found = onnx_deviation(step, batch, time=1000)
     assert found <= IN_FLOAT64
@@ -66,7 +66,7 @@ def test_a_complex_memory(ordinary_promotion: None) -> None:
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
 def test_encoders(kind: str) -> None:
-    """Vectors, categories, pictures, a dictionary of several."""
+    """Vectors, categories, pictures, and a dictionary of several."""
     space, config = OBSERVATIONS[kind]
     step = steps_of(encoding_agent(space, config), observations=space)
     assert onnx_deviation(step, batch=3, time=5) <= TOLERANCE
@@ -74,14 +74,14 @@ def test_encoders(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ACTION_KINDS)
 def test_actions_of_every_kind(kind: str) -> None:
-    """The greedy action, and the parameters."""
+    """The greedy action, and the distribution's parameters."""
     space, network = ACTION_KINDS[kind]
     agent = agent_of(memory_of("gru", num_layers=1), space, NetworkConfig(head_size=0, **network))
     assert onnx_deviation(steps_of(agent, actions=space), batch=3, time=10) <= TOLERANCE
 
 
 def renamed(model: Any) -> None:
-    """Another name for an input."""
+    """Renames an input."""
     for node in model.graph.node:
         node.input[:] = ["seen" if name == "observation" else name for name in node.input]
     model.graph.input[0].name = "seen"
@@ -108,7 +108,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_is_refused(name: str, tmp_path: Path) -> None:
-    """Where its digest is right and it does not fit the manifest."""
+    """If its digest is correct but it does not fit the manifest."""
     change, said = BROKEN[name]
     agent = agent_of(LeakyMean(INPUT_SIZE, key=jax.random.key(0)))
     space = spaces.Box(-1.0, 1.0, (INPUT_SIZE,), np.float32)

@@ -1,4 +1,4 @@
-"""What the documentation says that tasks ask of an agent and pay it, computed."""
+"""Computes the values of tasks that the documentation states."""
 
 from collections.abc import Sequence
 

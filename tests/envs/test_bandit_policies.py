@@ -1,4 +1,4 @@
-"""What policies earn in trials of a bandit."""
+"""Returns of policies in trials of a bandit."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_the_best_return_is_that_of_trying_everything(arms, pulls):
 
 
 def test_the_best_return_at_the_published_size():
-    """5 arms and 10 pulls; with every arm known it would be 10 max p, 8.33."""
+    """For 5 arms and 10 pulls; if every arm were known it would be 10 max p, 8.33."""
     assert best_bandit_return(5, 10) == pytest.approx(6.66, abs=1e-4)
     assert best_bandit_return(2, 40) / 40 < 2 / 3
 
@@ -41,7 +41,7 @@ def test_gittins_indices_are_above_the_means_and_fall_with_losses():
 
 
 def greedy(counts, number):
-    """The arm that has paid most often, for its pulls."""
+    """The arm with the most payments relative to its pulls."""
     means = [(wins + 1) / (wins + losses + 2) for wins, losses in counts]
     return means.index(max(means))
 

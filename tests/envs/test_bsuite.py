@@ -1,4 +1,4 @@
-"""The memory chain side by side with the installed bsuite package, bit for bit."""
+"""The memory chain equals that of the installed bsuite package, bit for bit."""
 
 import importlib
 import sys
@@ -24,9 +24,9 @@ Episode = list[tuple[list[float], float | None, bool]]
 
 
 def bsuite_experiment(name: str) -> Any:
-    """A module of the installed bsuite, which runs as it is.
+    """A module of the installed bsuite, unmodified.
 
-    Only `bsuite/__init__.py` is passed over: it imports every experiment's figures, and with them
+    Only `bsuite/__init__.py` is skipped: it imports every experiment's figures, and with them
     570 MB of packages that `make venv` leaves out.
     """
     if "bsuite" not in sys.modules:
@@ -62,7 +62,7 @@ def load(name: str, index: int) -> tuple[Any, dict[str, int]]:
 def test_streams_in_jax_equal_bsuite_bit_for_bit(name, index):
     theirs, options = load(name, index)
     decisions = options["memory_length"] + 1
-    # Also 2, which is no action: bsuite counts it as a wrong answer.
+    # Including 2, which is not an action: bsuite counts it as a wrong answer.
     actions = np.random.default_rng(index).choice(3, (JAX_EPISODES, decisions), p=[0.45, 0.45, 0.1])
     steps = roll(MemoryChain(**options, stream_seed=0), actions.reshape(-1, 1))
     at = jax.tree.map(lambda leaf: leaf[:, 0], steps)
@@ -72,7 +72,7 @@ def test_streams_in_jax_equal_bsuite_bit_for_bit(name, index):
         for t, (observation, reward, ended) in enumerate(episode[1:], begin + 1):
             assert (float(at.reward[t]), bool(at.ended[t])) == (reward, ended)
             assert at.metrics["success"][t] == (reward == 1.0)
-            if not ended:  # clew's stream shows the next episode's first observation then
+            if not ended:  # after an end, clew's stream shows the next episode's first observation
                 assert at.observation[t].tolist() == observation
     perfect = theirs.bsuite_info()["total_perfect"]
     assert perfect == at.metrics["success"].sum() and 0 < perfect < JAX_EPISODES

@@ -1,4 +1,4 @@
-"""The stream of episodes around any environment, the registry, and a task of one's own."""
+"""The stream of episodes around any environment, the registry, and a user's own task."""
 
 import re
 from pathlib import Path
@@ -58,14 +58,14 @@ def test_types_and_shapes_never_change(env: Environment):
     ids=lambda env: type(env).__name__,
 )
 def test_no_episode_is_shorter_than_the_task_says(env: Environment):
-    """And some are as short."""
+    """And some episodes are exactly that short."""
     actions = np.random.default_rng(0).integers(0, env.num_actions, (24, BATCH))
     told = roll(env, actions)
     assert env.shortest == told.metrics["length"][told.ended].min()
 
 
 class Countdown(Environment):
-    """Ends after two steps in the way of its setting; its state turns NaN at the end."""
+    """Ends after two steps in the configured way; its state turns NaN at the end."""
 
     terminates: bool = eqx.field(static=True)
     truncates: bool = eqx.field(static=True)
@@ -100,7 +100,7 @@ def test_termination_wins_and_a_nan_does_not_reach_the_next_episode():
 
 
 class Coin(Environment):
-    """Shows the number that opened the episode; a coin decides at each step whether it ends."""
+    """Shows the number with which the episode was opened; each step ends it by a coin flip."""
 
     metric_names: tuple[str, ...] = eqx.field(static=True, default=())
     observation_size: int = eqx.field(static=True, default=1)

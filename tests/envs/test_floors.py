@@ -1,4 +1,4 @@
-"""What is earned without a memory: formulas against counting, and the published floors."""
+"""Returns without a memory: formulas equal counting, and the published floors."""
 
 import itertools
 
@@ -35,7 +35,7 @@ PUBLISHED_CONSTANT = {(30, 3): 0.04, (30, 5): 0.02, (30, 7): -0.06, (30, 9): -0.
     "setting", [(3, 3), (5, 5), (10, 7), (10, 9), (30, 25)], ids=lambda n: f"{n[0]}-{n[1]}"
 )
 def test_answering_with_the_last_bit_earns_the_published_memoryless_return(setting):
-    """One environment in JAX, acting on what it sees, for the first 100 episodes of the stream."""
+    """One JAX environment, acting on its observations, in the first 100 episodes of the stream."""
     stream = AutoReset(DistributedMemory(*setting, stream_seed=0))
 
     def act(carry, key):

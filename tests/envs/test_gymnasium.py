@@ -1,4 +1,4 @@
-"""The Gymnasium form of the T-Maze: the interface's own checker, and the same rules."""
+"""The Gymnasium form of the T-Maze passes Gymnasium's checker and follows the same rules."""
 
 from typing import Any
 
@@ -113,17 +113,17 @@ def test_vector_environments_open_the_next_episode():
 
 
 def test_a_process_forked_from_one_that_stepped_is_refused():
-    """Where it would wait for JAX's threads, which it has no copy of, for ever."""
+    """It would wait forever for JAX's threads, which a fork does not copy."""
     make().reset(seed=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.getpid", lambda: -1)  # as a forked child sees the set of its parent
+        patch.setattr("os.getpid", lambda: -1)  # as a forked child sees its parent's record
         with pytest.raises(UserError, match="start it with 'spawn' or 'forkserver'"):
             make().reset(seed=0)
 
 
-@pytest.mark.filterwarnings("ignore:.*Box observation space")  # a task need not know its bounds
+@pytest.mark.filterwarnings("ignore:.*Box observation space")  # a task may not know its bounds
 @pytest.mark.filterwarnings("ignore:.*symmetric and normalized")  # Pendulum's torque is up to 2
-@pytest.mark.filterwarnings("ignore:.*rendering should produce")  # nor draw anything
+@pytest.mark.filterwarnings("ignore:.*rendering should produce")  # a task may draw nothing
 @pytest.mark.parametrize("name", fast_only(task_ids(), *(set(task_ids()) - COMPILE_LONG)))
 def test_every_task_has_a_gymnasium_form(name):
     env = gymnasium.make(name)
@@ -201,7 +201,7 @@ def test_what_is_no_array_forces_no_episode(task, name, given):
     ],
 )
 def test_actions_that_are_no_choice_have_their_shape_and_kind(task, actions, fits):
-    """They gave NaN, were cut, or ended in a traceback; those beyond the limits are clipped."""
+    """They gave NaN, truncated values or tracebacks; those beyond the limits are clipped."""
     env = JaxTaskEnv(task)
     env.reset(seed=0)
     for action in actions:

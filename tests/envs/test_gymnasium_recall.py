@@ -33,7 +33,7 @@ def make(name: str, **options: Any) -> gymnasium.Env:
 
 
 def oracle_of(env: gymnasium.Env, info: dict[str, Any]) -> Any:
-    """The transcription of the episode that `info` tells of."""
+    """The transcription of the episode that `info` describes."""
     length = env.get_wrapper_attr("task").memory_length
     if "query" in info:
         return MemoryChainOracle(length, info["context"].tolist(), info["query"])
@@ -125,7 +125,7 @@ def test_what_is_not_forced_is_drawn_by_the_seed():
 
 
 def test_seeds_keep_their_episodes():
-    """What the same seeds drew in clew 0.1, whose Gymnasium forms were written in NumPy."""
+    """The same seeds drew these in clew 0.1, whose Gymnasium forms were written in NumPy."""
     seeds = (0, None, 1)
     env = make(CHAIN, memory_length=3, num_bits=4)
     drawn = [env.reset(seed=seed)[1] for seed in seeds]

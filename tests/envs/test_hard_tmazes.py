@@ -1,4 +1,4 @@
-"""Passive, active and endless T-Mazes against plain transcriptions, and what can be earned."""
+"""Passive, active and endless T-Mazes equal plain transcriptions; their best possible returns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ EPISODES = 60
 
 
 def player(env: Environment, longest: int) -> Callable[[dict[str, Any], list[int]], Any]:
-    """Plays episodes of at most so many steps: first observation, transitions of given actions."""
+    """Plays episodes with a step limit: first observation, transitions of given actions."""
 
     @jax.jit
     def play(opening: Any, actions: jax.Array) -> tuple[Any, Transition]:
@@ -40,7 +40,7 @@ def at(transitions: Any, t: int) -> Any:
 
 
 def good_action(oracle: TimedTMazeOracle) -> int:
-    """First to the oracle, then right, and to the goal's side."""
+    """First to the oracle, then right, then to the goal's side."""
     if not oracle.told:
         return 2
     return 0 if oracle.place[0] < oracle.junction else (1 if oracle.goal == 1 else 3)
@@ -50,7 +50,7 @@ def good_action(oracle: TimedTMazeOracle) -> int:
     "env", [PassiveTMaze(4), PassiveTMaze(1), ActiveTMaze(3), ActiveTMaze(2, 3)]
 )
 def test_a_timed_tmaze_is_its_transcription(env: TimedTMaze) -> None:
-    """Of mostly good actions, and of others that there are not."""
+    """For mostly good actions, and for invalid ones."""
     random, ends = np.random.default_rng(0), []
     play = player(env, env.shortest)
     for _ in range(EPISODES):
@@ -105,7 +105,7 @@ def test_the_endless_tmaze_is_its_transcription(count: int, lengths: str) -> Non
 
 
 def test_what_the_best_earn() -> None:
-    """1 in timed T-Mazes; a turn each in the endless one, less what finding junctions costs."""
+    """1 in timed T-Mazes; in the endless one 1 per turn, minus the cost of finding junctions."""
     for env in (PassiveTMaze(7), ActiveTMaze(5, 2)):
         oracle = TimedTMazeOracle(env.corridor_length, env.oracle_length, -1)
         actions = []
@@ -124,7 +124,7 @@ def test_what_the_best_earn() -> None:
 
 @pytest.mark.parametrize("lengths", ["fixed", "uniform"])
 def test_cues_and_lengths_are_uniform(lengths: str) -> None:
-    """In JAX and with Gymnasium's generator."""
+    """They are in JAX and with Gymnasium's generator."""
     env = EndlessTMaze(3, 2, lengths)
     state, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3000))
     random = np.random.default_rng(0)

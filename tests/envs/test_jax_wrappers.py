@@ -1,4 +1,4 @@
-"""Wrappers around tasks in JAX: the numbers that the same ones show around host environments."""
+"""Wrappers around JAX tasks give the same numbers as those around host environments."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ SETTINGS = [
 
 
 class Counting(Environment):
-    """Observes (episode, step, parity); episodes of 3 steps, every other one is truncated."""
+    """Observes (episode, step, parity); episodes have 3 steps, and every other one is truncated."""
 
     own_actions: str = eqx.field(static=True, default="discrete")
     observation_size: int = eqx.field(static=True, default=3)
@@ -128,7 +128,7 @@ def stepped(env: Environment, actions: np.ndarray) -> list[Any]:
     [*(("discrete", settings) for settings in SETTINGS), *((a, SETTINGS[0]) for a in OTHERS)],
 )
 def test_they_show_what_the_host_s_show(actions, settings):
-    """A termination opens an episode at once in JAX, a step later here: compared by label."""
+    """Compared by label: after a termination JAX opens an episode at once, the host one step on."""
     config, space = WrapperConfig(**settings), ACTIONS[actions]
     space.seed(1)
     table = {(e, t): space.sample() for e in range(20) for t in range(4)}
@@ -149,7 +149,7 @@ def test_they_show_what_the_host_s_show(actions, settings):
 
 
 def played_by_label(stream: GymnasiumStream, table: Any, space: Any) -> dict[Any, Any]:
-    """(episode, step) to what was seen and earned, on the host."""
+    """Maps (episode, step) to observation and reward, on the host."""
     timesteps, found = stream.reset(0), {}
     episode = time = 0
     for _ in range(STEPS):
@@ -160,13 +160,13 @@ def played_by_label(stream: GymnasiumStream, table: Any, space: Any) -> dict[Any
 
 
 def ours_by_label(env: Environment, table: Any, space: Any) -> dict[Any, Any]:
-    """The same of a task in JAX; what ends in a termination is seen nowhere."""
+    """The same for a JAX task; an observation after a termination is never seen."""
     stream, key, found = AutoReset(env), jax.random.key(0), {}
     state, timesteps = stream.reset(key)
     step = jax.jit(lambda *x: stream.step(*x))
     episode = time = 0
     for _ in range(STEPS // 2):
-        if not (time == 0 and timesteps.ended):  # its reward is of the episode before
+        if not (time == 0 and timesteps.ended):  # its reward belongs to the episode before
             found[episode, time] = jax.device_get((timesteps.observation, timesteps.reward))
         state, timesteps = step(state, table[episode, time], key)
         episode, time = (episode + 1, 0) if timesteps.start else (episode, time + 1)
@@ -228,7 +228,7 @@ def test_what_does_not_go_around_a_task_in_jax_is_refused(config, message):
 
 
 def test_the_previous_action_can_be_shown_alone():
-    """As with the reward, which says in some tasks whether an answer was right."""
+    """So can the reward, which in some tasks says whether an answer was right."""
     actions = np.random.default_rng(0).integers(4, size=(30, 2))
     both = roll(wrap(Counting(), WrapperConfig(previous=True)), actions)
     alone = roll(wrap(Counting(), WrapperConfig(previous_action=True)), actions)
@@ -257,12 +257,12 @@ def test_a_run_takes_them():
 
 
 def many(env: Environment) -> Any:
-    """What 64 environments show in 60 steps of action 0."""
+    """Observations of 64 environments in 60 steps of action 0."""
     return roll(env, np.zeros((60, 64), np.int64))
 
 
 def test_noise_has_its_deviation_and_nothing_else_changes():
-    """At every step, the first ones of episodes too, drawn anew for every entry."""
+    """At every step, also the first ones of episodes; each entry has its own draw."""
     plain, noisy = many(Counting()), many(wrap(Counting(), WrapperConfig(noise=0.5)))
     drawn = (noisy.observation - plain.observation) / 0.5
     assert abs(drawn.mean()) < 0.03 and abs(drawn.std() - 1) < 0.03
@@ -275,7 +275,7 @@ def test_noise_has_its_deviation_and_nothing_else_changes():
 
 
 def test_flicker_blanks_whole_observations_but_not_what_is_shown_beside():
-    """As often as it says, each step alone; the previous action and reward stay."""
+    """With the given frequency, each step independently; the previous action and reward stay."""
     config = WrapperConfig(flicker=0.3, previous=True, noise=1.0)
     shown = WrapperConfig(previous=True)
     plain, seen = many(wrap(Counting(), shown)), many(wrap(Counting(), config))
@@ -319,7 +319,7 @@ def test_noise_and_flicker_reach_a_dict_within_a_dict():
 
 
 def test_all_observations_may_be_blank():
-    """The probability as a whole number, which JAX's draws do not take."""
+    """The probability may be a Python integer, which JAX's draws do not accept."""
     assert not many(wrap(Counting(), WrapperConfig(flicker=1))).observation.any()
 
 

@@ -1,4 +1,4 @@
-"""Key-to-Door against a plain transcription, and what it refuses."""
+"""Key-to-Door equals a plain transcription; impossible settings are refused."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def pair(place: np.ndarray) -> tuple[int, int]:
 
 
 def towards(oracle: KeyToDoorOracle, random: np.random.Generator) -> int:
-    """To the key through the gap, to some apple, to the door and beyond."""
+    """Goes to the key through the gap, to an apple, to the door and beyond."""
     row, column = oracle.place
     goal = [oracle.key, random.choice(sorted(oracle.trees)), (0, 5)][oracle.phase]
     below_the_gap = oracle.phase == 0 and row > 2 and not 4 <= column <= 6
@@ -31,7 +31,7 @@ def towards(oracle: KeyToDoorOracle, random: np.random.Generator) -> int:
 
 
 def test_it_is_its_transcription() -> None:
-    """By those who know the way and by others, with actions that there are not."""
+    """With good actions, with others, and with invalid ones."""
     env, random = KeyToDoor(DISTRACTOR), np.random.default_rng(0)
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""A variant of a mixed task is that task alone, number for number."""
+"""A variant of a mixed task equals that task alone, number for number."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""A task of somebody's own with a beginner's slips: what is said of it before it is compiled."""
+"""Mistakes in a user's own task are reported before it is compiled."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from clew.errors import UserError
 
 
 class Sound(Environment):
-    """Counts to five; `with_` says in what the task differs from one that is sound."""
+    """Counts to five; `with_` names the mistake that it makes."""
 
     observation_size = 3
     num_actions = 2
@@ -56,7 +56,7 @@ class Sound(Environment):
 
 
 class Named(Sound):
-    """Sees a dict."""
+    """Observes a dict."""
 
     @property
     def observation_space(self) -> spaces.Space:
@@ -98,7 +98,7 @@ def test_a_slip_is_named_before_anything_is_compiled(slip: str, said: str) -> No
 
 
 def test_what_compiles_is_taken() -> None:
-    """Numbers of Python and NumPy where they do no harm."""
+    """Python and NumPy numbers are accepted where they do no harm."""
     assert clew.make_env(f"{__name__}:Sound").num_actions == 2
 
 

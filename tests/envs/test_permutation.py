@@ -1,4 +1,4 @@
-"""The permutation task against its plain transcription, and its masks in every form."""
+"""The permutation task equals its plain transcription; its masks agree in every form."""
 
 import gymnasium
 import jax
@@ -15,7 +15,7 @@ from streams import BATCH, roll
 @pytest.mark.parametrize("masks", [True, False])
 @pytest.mark.parametrize("cards", [2, 4])
 def test_a_stream_equals_the_transcription(cards, masks):
-    """Also where forbidden actions are taken, which a stream lets pass."""
+    """Also if forbidden actions are taken, which a stream does not prevent."""
     env = Permutation(cards, masks=masks, penalty=0.25)
     actions = np.random.default_rng(0).integers(cards + 1, size=(60, BATCH))
     actions[::2] = np.where(np.arange(30)[:, None] % cards < cards // 2, cards, actions[::2])

@@ -1,4 +1,4 @@
-"""Pictures and lines of the tasks: they show what is so, and change when it does."""
+"""Pictures and texts of the tasks show the state, and change with it."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def walk(env: Environment, actions: list[int]) -> tuple[list, list]:
     ("name", "options"), [(name, o) for name, several in SIZES.items() for o in several]
 )
 def test_every_task_draws_itself(name: str, options: dict[str, int]) -> None:
-    """In one size whatever the step, and the smallest and large tasks fit."""
+    """The size is the same at every step, and both the smallest and large tasks fit."""
     env = make_env(name, **options)
     states, observations = walk(env, [1, 0, 1])
     pictures = [env.render_image(s, o) for s, o in zip(states, observations, strict=True)]
@@ -47,7 +47,7 @@ def test_every_task_draws_itself(name: str, options: dict[str, int]) -> None:
     assert width == 912 and 100 < height < 300 and colours == 3
     assert not np.array_equal(pictures[0], pictures[1]) or name == "memory_chain"
     edge = np.concatenate([pictures[0][:, -1], pictures[0][-1]])
-    assert np.all(edge == 255)  # nothing runs out of the picture
+    assert np.all(edge == 255)  # nothing extends beyond the picture
 
 
 def has(picture: np.ndarray, colour: str, rows: slice, columns: slice) -> bool:

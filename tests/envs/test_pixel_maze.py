@@ -1,4 +1,4 @@
-"""The pixel maze against plain loops: what is seen, how one walks, and what is drawn."""
+"""The pixel maze equals plain loops: frames, movement and draws."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def opened(env: PixelMaze, seed: int) -> tuple[Any, Any]:
 
 
 def unseen(env: PixelMaze) -> Any:
-    """Its steps without what is seen, which is nearly all of their work."""
+    """Its steps without rendering, which is nearly all of the work."""
 
     def step(state: Any, action: int, key: Any) -> tuple[Any, Any]:
         after, found = env.step(state, action, key)
@@ -30,7 +30,7 @@ def unseen(env: PixelMaze) -> Any:
 
 @pytest.mark.parametrize("size", fast_only([9, 15], 9))
 def test_a_walk_is_seen_as_by_a_plain_ray_caster(size: int) -> None:
-    """Rounding may decide a ray that meets a corner, and single pixels at other edges."""
+    """Rounding may change a ray that meets a corner, and single pixels at other edges."""
     env = PixelMaze(size)
     step, look, random = unseen(env), jax.jit(env.step), np.random.default_rng(size)
     for seed in range(2):
@@ -49,7 +49,7 @@ def test_a_walk_is_seen_as_by_a_plain_ray_caster(size: int) -> None:
 
 
 def test_a_walk_goes_as_in_plain_loops() -> None:
-    """Walls stop, turns come first, the wanted ball is touched and another one is wanted then."""
+    """Walls stop, turns come first, and touching the wanted ball makes another one wanted."""
     env = PixelMaze(9, num_balls=4, max_steps=300)
     assert env.shortest == 300  # nothing else ends an episode
     step, random, touched = unseen(env), np.random.default_rng(0), 0
@@ -58,7 +58,7 @@ def test_a_walk_goes_as_in_plain_loops() -> None:
         walls, balls = np.asarray(state.walls), np.asarray(state.balls, float)
         for t in range(60):
             before, target = state, int(state.target)
-            if t % 20 == 0:  # beside the wanted ball, whose square is free
+            if t % 20 == 0:  # next to the wanted ball, whose square is free
                 before = before._replace(place=state.balls[target] - jnp.asarray([0.25, 0.0]))
             place, heading = np.asarray(before.place, float), float(before.heading)
             action = int(random.integers(-1, 7))
@@ -75,7 +75,7 @@ def test_a_walk_goes_as_in_plain_loops() -> None:
 
 
 def reachable(walls: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The squares that are free and connected with a place's."""
+    """The free squares that are connected with a place's."""
     found = np.zeros_like(walls)
     found[int(place[1]), int(place[0])] = True
     for _ in range(walls.size):
@@ -100,7 +100,7 @@ def test_every_ball_can_be_reached_and_none_shares_a_square() -> None:
         found = reachable(walls, place)
         unreachable += sum(not found[int(y), int(x)] for x, y in balls)
         kinds.add((round(float(heading) / np.pi * 6), int(target)))
-    assert unreachable <= 3  # the carver rarely leaves a square closed
+    assert unreachable <= 3  # the carver rarely leaves a square isolated
     assert {t for _, t in kinds} == {0, 1, 2} and len({h for h, _ in kinds}) == 12
 
 

@@ -1,4 +1,4 @@
-"""POPGym's tasks: episodes that popgym 1.0.7 played, what the best answers earn, and openings."""
+"""POPGym's tasks: episodes recorded from popgym 1.0.7, the best answers' returns, openings."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ VARIANTS = [
 
 @pytest.mark.parametrize(("name", "difficulty"), VARIANTS)
 def test_an_episode_of_popgym_goes_as_it_did_there(name: str, difficulty: str) -> None:
-    """`python -m benchmarks.popgym_exactness --record` kept them; the page has 100,000 steps."""
+    """`python -m benchmarks.popgym_exactness --record` stored them; the page has 100,000 steps."""
     found = compare(name, difficulty, EPISODES[name, difficulty])
     assert (found.different, found.steps >= 60) == (0, True)
 
@@ -45,7 +45,7 @@ BATCH = 16
 
 
 def play(env: Environment, best: Any) -> tuple[float, bool]:
-    """What an episode earns with the action that `best` says of its state, and whether it ended."""
+    """The return of an episode with the actions that `best` chooses by state, and its end."""
 
     def step(carry: Any, key: Any) -> Any:
         state, over = carry
@@ -113,7 +113,7 @@ def test_mazes_are_connected_and_nearly_all_cells_are_open() -> None:
     "name", fast_only(["repeat_previous", "autoencode", "mine_sweeper"], "mine_sweeper")
 )
 def test_costly_openings_change_nothing(name: str) -> None:
-    """Opened only where an environment needs it, or at every step: the same, bit for bit."""
+    """Opened only when an environment needs it, or at every step: bit for bit the same."""
     env = make_env(name)
     assert env.opening_is_costly
 
@@ -149,7 +149,7 @@ def test_cards_and_mines_lie_as_jax_would_shuffle_them(num_decks: int) -> None:
 
 
 def test_a_batch_in_which_nobody_chooses_is_not_computed() -> None:
-    """A second batch axis around it computes both, with the same results."""
+    """With a second batch axis around it both are computed, with the same results."""
     called = []
 
     def one(choice: Any, state: Any, seen: Any, key: Any) -> Any:

@@ -1,4 +1,4 @@
-"""popjaxrl's trainer, of `benchmarks.popjaxrl`, is given clew's tasks as they are."""
+"""popjaxrl's trainer, in `benchmarks.popjaxrl`, gets clew's tasks unchanged."""
 
 import importlib
 import sys
@@ -29,7 +29,7 @@ def adapted(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_number_of_a_square_is_its_row_and_column(adapted: Any) -> None:
-    """And what is seen, earned and ended is the task's, whole numbers one-hot."""
+    """Observations, rewards and ends are the task's too, with one-hot integers."""
     task = clew.make_env("mine_sweeper")
     env, key = adapted(task), jax.random.key(0)
     seen, state = env.reset_env(key, None)

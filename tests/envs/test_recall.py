@@ -1,4 +1,4 @@
-"""The memory chain and the distributed memory in JAX, against their plain transcriptions."""
+"""The memory chain and the distributed memory in JAX equal their plain transcriptions."""
 
 import random
 
@@ -18,7 +18,7 @@ KEY = jax.random.key(0)
 
 
 def bits_shown(observations: np.ndarray) -> list[int]:
-    """The context of an episode from what it shows, [time, k+2]."""
+    """The context of an episode, read from its observations [time, k+2]."""
     bits = observations[:, 2:]
     return [int(value > 0) for value in bits[np.abs(bits).argmax(0), np.arange(bits.shape[1])]]
 
@@ -33,7 +33,7 @@ def oracle_of(env: Environment, seen: np.ndarray) -> MemoryChainOracle | Distrib
 
 
 def compare(env: Environment, steps: TimeStep, actions: np.ndarray, decisions: int) -> int:
-    """Plays every whole episode of a stream [time, batch] beside its transcription; how many."""
+    """Compares whole episodes of a stream [time, batch] with their transcriptions; counts them."""
     episodes = 0
     for b in range(actions.shape[1]):
         for begin in range(0, len(actions) - decisions + 1, decisions):

@@ -1,4 +1,4 @@
-"""The T-Maze against its plain transcription, and what it asks of an agent."""
+"""The T-Maze equals its plain transcription; tests of its observations."""
 
 import itertools
 
@@ -180,7 +180,7 @@ def test_a_stretched_corridor_shows_nothing_that_the_shown_one_does_not():
     shown = [tuple(row[2:-DISTRACTOR_BITS]) for row in observation]
     codes = [tuple(row[2:-DISTRACTOR_BITS]) for row in short]
     assert shown == [codes[p * 3 // 10] for p in range(11)]
-    assert shown.count(codes[-1]) == 1  # the junction alone looks like the junction
+    assert shown.count(codes[-1]) == 1  # no other place looks like the junction
     assert TMaze(400, shown_length=120).observation_size == TMaze(120).observation_size
     for length in (1, 12):
         with pytest.raises(UserError, match="shown_length must be 0, or from 2 to the corridor"):

@@ -1,4 +1,4 @@
-"""Trials of JAX tasks, and the two tasks that are for them."""
+"""Trials of JAX tasks, and the two tasks that are made for them."""
 
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ ACTIONS = np.random.default_rng(0).integers(0, 5, 60)
 
 
 def play(env: Environment, actions: np.ndarray, seed: int = 0) -> tuple[list[Any], list[Any]]:
-    """States before each step, and transitions; the last state is the one after all."""
+    """States before each step, and transitions; the last state is the one after all of them."""
     step, key = jax.jit(env.step), jax.random.key(seed)
     state, observation = env.reset(key)
     states, told = [state], [observation]
@@ -91,7 +91,7 @@ def test_the_bandit_is_the_oracle_s():
 
 @pytest.mark.parametrize("start", ["centre", "random"])
 def test_a_trial_is_one_episode_with_one_draw(start):
-    """Two trials and a bit, step by step beside the oracle."""
+    """More than two trials equal the oracle step by step."""
     config = WrapperConfig(trial_episodes=4)
     env = wrap(DarkRoom(3, time_limit=5, start=start), config)
     states, (seen, *told) = play(env, ACTIONS[:20], seed=1)
@@ -116,7 +116,7 @@ def test_a_trial_is_one_episode_with_one_draw(start):
 
 
 def test_a_stream_of_trials():
-    """`start` at a trial's beginning alone, no discount in between, and a new draw each trial."""
+    """`start` only at a trial's beginning, no discount in between, a new draw for each trial."""
     env = wrap(DarkRoom(3, time_limit=2), WrapperConfig(trial_episodes=3))
     told = roll(env, np.zeros((24, 4), np.int64))
     assert told.start[:, 0].nonzero()[0].tolist() == [0, 6, 12, 18, 24]
@@ -167,7 +167,7 @@ def test_other_wrappers_go_around():
 
 @pytest.mark.parametrize("name", ["tmaze", "memory_chain", "distributed_memory"])
 def test_every_task_takes_them(name):
-    """Without a word about trials in the task: its first episode opens again."""
+    """The task itself need not know trials: its first episode is opened again."""
     task = make_task(name, {}, WrapperConfig(trial_episodes=2))
     stream = task.require_stream()
     state, _ = stream.reset(jax.random.key(0))
@@ -180,7 +180,7 @@ def test_every_task_takes_them(name):
 
 @pytest.mark.slow
 def test_ratio_law():
-    """Before the first update the learner's log-probabilities are the actor's, over ends too."""
+    """Before the first update the learner's log-probabilities are the actor's, also across ends."""
     env = wrap(DarkRoom(3, time_limit=3), WrapperConfig(trial_episodes=3))
     stream = AutoReset(env)
     agent = agent_on(stream)
@@ -196,7 +196,7 @@ def test_ratio_law():
 
 
 def test_a_film_s_lines_of_a_trial():
-    """The task draws from its own part of what the agent sees."""
+    """The task draws them from its own part of the agent's observation."""
     env = wrap(DarkRoom(3, time_limit=2), WrapperConfig(trial_episodes=2))
     state, seen = env.reset(jax.random.key(0))
     rows = jax.tree.map(lambda leaf: np.stack([leaf] * 4), (state, seen))

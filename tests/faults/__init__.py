@@ -1,5 +1,5 @@
-"""A campaign of faults: what may happen to a run is made to happen, and counted.
+"""A campaign of faults: faults that may happen to a run are injected, and their outcomes counted.
 
 `make faults`, which is `python -m faults` with `tests/` on the path, injects faults of every kind
-by turns, into real runs and real processes, and says what became of each.
+by turns, into real runs and real processes, and reports the outcome of each.
 """

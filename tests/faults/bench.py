@@ -1,4 +1,4 @@
-"""Runs for faults to be injected into, and what a fault has made of one."""
+"""The runs into which faults are injected, and checks of the outcome."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ SHORT, LONG, HOSTED = 40, 2_500, 200
 """Updates of the runs of this process, and of those of processes that are killed: compiled ones,
 and those on Gymnasium environments."""
 SURVIVED, NO_EFFECT = "survived", "no effect"
-"""What a kind returns if the run went on or was resumed whole, or if nothing had changed at all."""
+"""Returned by a kind if the run continued or was resumed intact, or if nothing had changed."""
 CLOCK = ("seconds", "rate")
 SMALL_ARELIT = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 4}
 SETTINGS: dict[str, Any] = {
@@ -48,20 +48,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class Lost(Exception):
-    """Something that was computed is gone, or there twice."""
+    """Something that was computed is missing, or there twice."""
 
 
 class Accepted(Exception):
-    """Something wrong was taken for right."""
+    """Something wrong was accepted."""
 
 
 class Watch(Progress):
-    """A listener that keeps messages, and does something once, after so many updates.
+    """A listener that keeps messages, and acts once after a number of updates.
 
     Args:
-        update: how many.
-        action: what.
-        before: a listener that is told everything first.
+        update: that number.
+        action: what it calls.
+        before: a listener that gets everything first.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Watch(Progress):
 
 @dataclass
 class Bench:
-    """A folder for a campaign's runs, and the runs that nothing happened to.
+    """A folder for a campaign's runs, and the undisturbed runs to compare them with.
 
     Args:
         path: the folder.
@@ -107,7 +107,7 @@ class Bench:
     trials: int = field(default=0)
 
     def compiled(self, name: str, updates: int, **changes: Any) -> TrainConfig:
-        """A compiled task's run: resumed in whatever way, it is the undisturbed one bit for bit."""
+        """A compiled task's run: resumed in any way, it equals the undisturbed one bit for bit."""
         algorithm = changes.get("algorithm", "a2c")
         config = TrainConfig(
             env="tmaze",
@@ -128,7 +128,7 @@ class Bench:
     def hosted(
         self, name: str, armed: Path, processes: int, updates: int = SHORT, **changes: Any
     ) -> TrainConfig:
-        """A run on environments of which one fails when `armed` is there."""
+        """A run on environments, one of which fails once the file `armed` exists."""
         return self.compiled(
             name,
             updates,
@@ -142,7 +142,7 @@ class Bench:
 
     @property
     def temporary(self) -> Path:
-        """A folder for temporary files of other processes; its path is short, as a socket's is."""
+        """A folder for temporary files of other processes; its path is short, for sockets."""
         return self.path / "tmp"
 
     def new_name(self) -> str:
@@ -194,13 +194,13 @@ class Bench:
             raise Lost(f"{path}: {different} differ")
 
     def resume(self, path: Path, whole: Path) -> None:
-        """Resumes a run, which must end as the undisturbed one."""
+        """Resumes a run, which must end like the undisturbed one."""
         train(resume=path, progress=Quiet())
         self.require_same(path, whole)
 
 
 def begin(config: TrainConfig, updates: int = 1) -> Path:
-    """Trains a few updates; the run's folder."""
+    """Trains a few updates; returns the run's folder."""
 
     def stop() -> None:
         raise KeyboardInterrupt
@@ -211,21 +211,21 @@ def begin(config: TrainConfig, updates: int = 1) -> Path:
 
 
 def last_state(path: Path) -> dict[str, np.ndarray]:
-    """Every array of a run's newest checkpoint, what its learner replays included."""
+    """Every array of a run's newest checkpoint, including its learner's replay."""
     found = checkpoint.read(newest(path))
     replay = checkpoint.read_replay(found).leaves
     return found.leaves | {f"replay{name}": leaf for name, leaf in replay.items()}
 
 
 def differences(path: Path, whole: Path) -> str:
-    """The first arrays that a run's newest checkpoint has other bits of than another's."""
+    """The first arrays whose bits differ between the newest checkpoints of two runs."""
     state, expected = last_state(path), last_state(whole)
     different = [n for n in expected if state[n].tobytes() != expected[n].tobytes()]
     return ", ".join(different[:3])
 
 
 def untimed(rows: list[Row]) -> list[Row]:
-    """Rows without what the clock says."""
+    """Rows without values that depend on the clock."""
     return [{k: v for k, v in row.items() if k not in CLOCK} for row in rows]
 
 
@@ -244,7 +244,7 @@ def require_history(path: Path, updates: int, log_every: int) -> None:
 
 
 def require_refused(action: Callable[[], Any], what: str) -> str:
-    """Does what must be refused with a line; raises `Accepted` if it is not."""
+    """Does something that must be refused with a line; raises `Accepted` if it is not."""
     try:
         action()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Faults by turns, and the table of what became of them."""
+"""Injects faults by turns, and tabulates their outcomes."""
 
 import contextlib
 import os
@@ -24,14 +24,14 @@ from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost
 from faults.kinds import A_TURN, KINDS
 
 OUTCOMES = (SURVIVED, "refused", "lost", "accepted", "traceback", NO_EFFECT)
-"""The run is whole; a line says what is wrong; something is gone; something wrong was taken for
-right; an error that is no line; nothing had changed, so it shows nothing."""
+"""The run is intact; a line names the problem; something is lost; something wrong was accepted; an
+error that is not one line; nothing had changed, so it shows nothing."""
 BAD = ("lost", "accepted", "traceback")
 HEADS = ("", "injected", "took effect", *OUTCOMES[:-1])
 WRITTEN = 60.0
 """Seconds between two writings of a campaign's table."""
 SAID = 3
-"""Different lines of a kind that are kept as examples."""
+"""Number of distinct lines of a kind that are kept as examples."""
 
 
 class Trial(NamedTuple):
@@ -39,13 +39,13 @@ class Trial(NamedTuple):
 
     kind: str
     seed: str
-    """Of its random numbers: the same faults again, but for the moments of signals."""
+    """Its random seed: it repeats the same faults, except the moments of signals."""
     outcome: str
     """One of `OUTCOMES`."""
     said: str
     """The line, or the error."""
     seconds: float = 0.0
-    """That it took."""
+    """How long it took."""
 
 
 @dataclass
@@ -55,16 +55,16 @@ class Campaign:
     trials: list[Trial] = field(default_factory=list)
 
     def count(self, kind: str, outcome: str = "") -> int:
-        """Trials of a kind, with an outcome if given."""
+        """Number of trials of a kind, with an outcome if given."""
         return sum(t.kind == kind and outcome in ("", t.outcome) for t in self.trials)
 
     @property
     def bad(self) -> list[Trial]:
-        """Those that should not be."""
+        """Trials with an outcome that must not happen."""
         return [trial for trial in self.trials if trial.outcome in BAD]
 
     def counts(self) -> list[list[Any]]:
-        """For each kind its name and the numbers under `HEADS`; last those of all together."""
+        """For each kind its name and the numbers under `HEADS`; totals come last."""
         kinds = dict.fromkeys(trial.kind for trial in self.trials)
         rows = []
         for kind in kinds:
@@ -75,12 +75,12 @@ class Campaign:
         return [*rows, ["all", *totals]]
 
     def table(self) -> str:
-        """A line for each kind, in Markdown."""
+        """One line for each kind, in Markdown."""
         lines = [HEADS, ["---", *["---:"] * (len(HEADS) - 1)], *self.counts()]
         return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, seconds, what was said, and every trial that should not be."""
+        """Counts, seconds, example lines, and every trial with an outcome that must not happen."""
         kinds = {}
         for kind in dict.fromkeys(trial.kind for trial in self.trials):
             mine = [trial for trial in self.trials if trial.kind == kind]
@@ -99,10 +99,10 @@ def run_trial(bench: Bench, kind: str, seed: str) -> Trial:
 
 
 def outcome_of(inject: Callable[[], str]) -> tuple[str, str]:
-    """What became of a fault, and what was said.
+    """The outcome of a fault, and its line or error.
 
     Args:
-        inject: injects it; see `faults.kinds` for what it returns and raises.
+        inject: injects it; `faults.kinds` describes its results and exceptions.
 
     Raises:
         TrainingInterrupted: if the campaign got a signal, such as Ctrl-C, while it trained.
@@ -117,7 +117,7 @@ def outcome_of(inject: Callable[[], str]) -> tuple[str, str]:
     except TrainingInterrupted:
         raise  # a signal to the campaign itself
     except BaseException as error:
-        # A line that ends a run which should have gone on is a loss as well.
+        # A line that ends a run which should have continued is a loss as well.
         outcome = "lost" if isinstance(error, UserError) else "traceback"
         return outcome, traceback.format_exc()
 
@@ -130,13 +130,13 @@ def run_campaign(
     trials: int = 0,
     output: Path | None = None,
 ) -> Campaign:
-    """Injects faults of all kinds by turns, and prints what should not be; Ctrl-C ends it.
+    """Injects faults of all kinds by turns, and prints bad outcomes; Ctrl-C ends it.
 
     Args:
-        seconds: how long.
+        seconds: duration.
         seed: of the campaign; trial i of a kind has the random numbers of "SEED-i".
-        kinds: which.
-        trials: end after so many; 0 for no limit.
+        kinds: the kinds of faults.
+        trials: end after this many; 0 for no limit.
         output: a folder for campaign.json and table.md, written every minute.
     """
 
@@ -162,18 +162,18 @@ def run_campaign(
                     save()
                     written = time.monotonic()
             turn += 1
-            jax.clear_caches()  # programs are maps of memory, and a process has 65,530 at most
+            jax.clear_caches()  # programs use memory maps, of which a process has at most 65,530
     save()
     return campaign
 
 
 def write(output: Path, counts: str, values: dict[str, Any], table: str, text: str) -> None:
-    """Writes what was counted into a folder.
+    """Writes the results into a folder.
 
     Args:
         output: the folder.
         counts: name of the JSON file of `values`.
-        values: what was counted; the versions of what computed it are added.
+        values: the results; versions of the software are added.
         table: name of the Markdown file of `text`.
         text: the same as a table.
     """
@@ -185,9 +185,9 @@ def write(output: Path, counts: str, values: dict[str, Any], table: str, text: s
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder that is removed, also for the record of what this user has trained.
+    """A folder that is removed afterwards, together with its entry in the user's record of runs.
 
-    Processes that are started meanwhile find modules where this one does: `faults.environments`.
+    Processes started meanwhile find the same modules as this one: `faults.environments`.
     """
     with tempfile.TemporaryDirectory(prefix="clew-faults-", ignore_cleanup_errors=True) as name:
         path = os.pathsep.join(filter(None, sys.path))

@@ -1,4 +1,4 @@
-"""Faults of environments that change their process, and of names that code pages do not have."""
+"""Faults: environments that change their process, and names outside of code pages."""
 
 import os
 import random
@@ -38,7 +38,7 @@ ENCODINGS = ["cp1252", "ascii", "utf-8", "latin-1", "cp932"]
 def change_of_the_process(bench: Bench, dice: random.Random) -> str:
     """An environment changes folder or precision, exits, leaves threads or forks: same bits.
 
-    The command ends by itself, with the code 0 of a whole run, and leaves no process.
+    The command ends by itself, with the code 0 of a complete run, and leaves no process.
     """
     what, when = dice.choice(list(CHANGES)[1:]), dice.choice(["build", "reset", "step", "close"])
     once = "" if what in ("chdir", "x64") else str(bench.path / f"armed-{bench.trials}")
@@ -64,7 +64,7 @@ def change_of_the_process(bench: Bench, dice: random.Random) -> str:
 
 
 def name_and_locale(bench: Bench, dice: random.Random) -> str:
-    """A run's name that a code page does not have: trained, listed and evaluated; or refused."""
+    """A run's name outside of a code page: trained, listed and evaluated; or refused."""
     good = dice.random() < 0.7
     name, encoding = dice.choice(NAMES if good else NO_NAMES), dice.choice(ENCODINGS)
     place = bench.path / bench.new_name()
@@ -88,7 +88,7 @@ def _changing(what: str, when: str, once: str) -> list[str]:
 
 
 def _command(bench: Bench, words: list[str], **environment: str) -> tuple[int, str]:
-    """Runs a command in the campaign's folder with a piped output; its code and what it said."""
+    """Runs a command in the campaign's folder with a piped output; its code and output."""
     bench.temporary.mkdir(exist_ok=True)
     place = [] if "--run-dir" in words or words[0] == "evaluate" else ["--run-dir", "."]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Environments that change the process that they are in, or leave something behind in it."""
+"""Environments that change their process, or leave something behind in it."""
 
 import os
 import threading
@@ -14,12 +14,12 @@ LENGTH = 5
 
 
 def leave_a_thread() -> None:
-    """One that would go on for ten minutes, and that Python waits for."""
+    """Starts a thread that would run for ten minutes, and for which Python waits."""
     threading.Thread(target=time.sleep, args=(600,), name="left").start()
 
 
 def leave_a_fork() -> None:
-    """One that has this process's files open."""
+    """Starts a fork that keeps this process's files open."""
     if os.fork() == 0:
         time.sleep(600)
         os._exit(0)
@@ -33,7 +33,7 @@ CHANGES = {
     "thread": leave_a_thread,
     "fork": leave_a_fork,
 }
-"""What an environment does, once in a process."""
+"""Actions of an environment, once per process."""
 
 
 class Changing(gymnasium.Env):
@@ -42,7 +42,7 @@ class Changing(gymnasium.Env):
     Args:
         what: one of `CHANGES`.
         when: "build", "reset", "step" or "close".
-        once: a folder, in which a file says that it has been done; "" does it every time.
+        once: a folder for a file that records that it has been done; "" does it every time.
     """
 
     observation_space = spaces.Box(0, 1, (2,), np.float32)
@@ -61,7 +61,7 @@ class Changing(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step on; `info` has numbers and other things."""
+        """Takes a step; `info` has numbers and other values."""
         self._time += 1
         self._change("step")
         over = self._time == LENGTH

@@ -1,7 +1,7 @@
-"""An hour's training with a fault every few seconds, and what it comes to.
+"""An hour's training with a fault every few seconds, and its result.
 
-Two runs at once: one of a compiled task, which has to end bit for bit as an undisturbed one, and
-one on Gymnasium environments, whose state cannot be saved, which has to have every row once.
+Two runs train at once: one of a compiled task, which must equal an undisturbed one bit for bit, and
+one on Gymnasium environments, whose state cannot be saved, which must have every row once.
 """
 
 import random
@@ -23,19 +23,19 @@ from faults.endured import ANY, HOSTED, Endured, Fault
 from faults.processes import STOPPED
 
 ENDLESS = 10**9
-"""Updates of a run that a signal ends."""
+"""Updates of a run that only a signal ends."""
 STEP_SECONDS = 0.002
-"""That a step of an environment takes."""
+"""Duration of an environment's step."""
 
 
 @dataclass
 class Endurance:
-    """A run, its faults, and what became of it.
+    """A run, its faults, and their outcomes.
 
     Args:
-        run: that is disturbed.
-        faults: of which each is as likely.
-        dice: of the faults.
+        run: the disturbed run.
+        faults: the possible faults, all equally likely.
+        dice: random numbers for the faults.
     """
 
     run: Endured
@@ -47,7 +47,7 @@ class Endurance:
     minutes: float = 0.0
 
     def disturb(self, deadline: float, every: float) -> None:
-        """Faults by chance until the deadline; then the run is stopped with a signal."""
+        """Injects random faults until the deadline; then a signal stops the run."""
         began = time.monotonic()
         while True:
             wait = self.dice.expovariate(1.0 / every)
@@ -61,7 +61,7 @@ class Endurance:
         self.minutes = (time.monotonic() - began) / 60
 
     def check(self, compare: Callable[[], None]) -> None:
-        """Holds the run against what it should be; counts what it is."""
+        """Compares the run with what it should be; records the result."""
 
         def checked() -> str:
             compare()
@@ -71,7 +71,7 @@ class Endurance:
         self._count("the whole", checked)
 
     def to_json(self) -> dict[str, Any]:
-        """What became of the run."""
+        """The outcome of the run."""
         return {
             "minutes": round(self.minutes, 1),
             "updates": self.updates,
@@ -97,7 +97,7 @@ class Endurance:
         return said
 
     def _stop(self) -> str:
-        """SIGTERM once it trains."""
+        """Sends SIGTERM once it trains."""
         self.run.go_on(disturbed=False)
         if not self.run.wait_for_progress():
             raise Lost("it does not train")
@@ -109,10 +109,10 @@ class Endurance:
 def endure(
     minutes: float, *, every: float = 20.0, seed: int = 0, output: Path | None = None
 ) -> list[Endurance]:
-    """Trains both runs for so long, disturbs them, and holds them against undisturbed ones.
+    """Trains both runs for this long with faults, and compares them with undisturbed ones.
 
     Args:
-        minutes: how long.
+        minutes: duration.
         every: mean seconds between two faults of a run; the times between are exponential.
         seed: of the faults.
         output: a folder for endurance.json and endurance.md.
@@ -161,14 +161,14 @@ def table(one: Endurance, two: Endurance) -> str:
 
 
 def _require_bits(run: Endured) -> None:
-    """Raises `Lost` unless the run is what it would be if nothing had happened to it."""
+    """Raises `Lost` unless the run equals an undisturbed one."""
     config = replace(
         run.config, name="whole", steps=run.update * PER_UPDATE, checkpoint_seconds=1e9
     )
     whole = train(config, progress=Quiet()).path
     if different := differences(run.path, whole):
         raise Lost(f"{different} differ")
-    # Its last row is early, because it ends there.
+    # Its last row is early, because the run ends there.
     rows = [row for row in untimed(read_metrics(whole)) if row["update"] % config.log_every == 0]
     mine = {row["update"]: row for row in untimed(read_metrics(run.path))}
     others = [row["update"] for row in rows if mine.get(row["update"], row) != row]

@@ -1,4 +1,4 @@
-"""A run that trains for long in processes of their own, and what happens to it meanwhile."""
+"""A run that trains for long in separate processes, and the faults that happen to it."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ from faults.processes import (
 
 TROUBLES = ("raise", "exit", "interrupt", "chdir", "die", "hang", "nan flag", "fraction")
 WAIT = 40.0
-"""Seconds for what should happen soon."""
+"""Seconds to wait for events that should happen soon."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Endured:
     Args:
         config: of the run.
         temporary: for its processes' temporary files.
-        armed: the file that orders trouble from its environments.
+        armed: the file that triggers trouble in its environments.
     """
 
     config: TrainConfig
@@ -48,18 +48,18 @@ class Endured:
     path: Path = field(init=False)
     trainer: Trainer = field(init=False)
     may_end: bool = False
-    """Whether its process may end by itself, with a line, as where environments fail too often."""
+    """Whether its process may end by itself with a line, as when environments fail too often."""
     started: int = 0
-    """Processes that trained it."""
+    """Number of processes that trained it."""
     damaged: set[int] = field(default_factory=set)
-    """Updates of rows whose bytes were changed on the disk."""
+    """Updates of rows whose bytes were changed on disk."""
 
     def __post_init__(self) -> None:
         self.path = write_run(self.config)
         self.start()
 
     def start(self) -> None:
-        """Another process goes on."""
+        """Starts another process that continues."""
         self.trainer = Trainer(self.path, self.temporary)
         self.started += 1
 
@@ -67,10 +67,10 @@ class Endured:
         """Starts another process if the last one has ended.
 
         Args:
-            disturbed: whether something has just happened that may end it.
+            disturbed: whether something that may end it has just happened.
 
         Raises:
-            Lost: if it has ended for no reason.
+            Lost: if it has ended without a reason.
         """
         if self.trainer.running:
             return
@@ -81,34 +81,34 @@ class Endured:
         self.start()
 
     def start_anew(self) -> None:
-        """Another process goes on, whatever the last one does."""
+        """Starts another process, whatever state the last one is in."""
         if self.trainer.running:
             self.trainer.process.kill()
             self.trainer.process.wait()
         self.start()
 
     def line(self) -> str:
-        """The line with which the process ends, if anybody reads what it says."""
+        """The line with which the process ends, if its output is read."""
         said = self.trainer.ended((2,))
         return error_line(said) if self.trainer.is_read else "error: which nobody read"
 
     @property
     def update(self) -> int:
-        """Of the newest checkpoint."""
+        """The update of the newest checkpoint."""
         return int(self.checkpoints[-1].stem.removeprefix("update-"))
 
     @property
     def checkpoints(self) -> list[Path]:
-        """Of the run, oldest first."""
+        """The run's checkpoints, oldest first."""
         return checkpoint.list_checkpoints(self.path / folder.CHECKPOINTS)
 
     def wait_until(self, true: Callable[[], bool]) -> bool:
-        """Whether it came true, while the process ran, within `WAIT` seconds."""
+        """Whether a condition became true, while the process ran, within `WAIT` seconds."""
         within(WAIT, lambda: not self.trainer.running or true())
         return true()
 
     def wait_for_progress(self) -> bool:
-        """Whether it saves something new, more than where it begins."""
+        """Whether it saves a checkpoint beyond the one it starts from."""
         before = self.checkpoints[-1:]
         return self.wait_until(
             lambda: self.checkpoints[-1:] not in (before, []) and self.update > 0
@@ -121,7 +121,7 @@ def kill(run: Endured, dice: random.Random) -> str:
 
 
 def kill_in_the_start(run: Endured, dice: random.Random) -> str:
-    """SIGKILL, and again while the next process begins."""
+    """SIGKILL, and again while the next process starts."""
     run.trainer.kill()
     run.start()
     time.sleep(dice.uniform(0.0, 4.0))
@@ -140,7 +140,7 @@ def signals(run: Endured, dice: random.Random) -> str:
 
 
 def damaged_checkpoint(run: Endured, dice: random.Random) -> str:
-    """SIGKILL, and the newest checkpoint is damaged, unless no other is whole."""
+    """SIGKILL, and the newest checkpoint is damaged, unless no other one is intact."""
     run.wait_for_progress()
     run.trainer.kill()
     whole = [path for path in run.checkpoints if _is_whole(path)]
@@ -162,7 +162,7 @@ def renamed_checkpoint(run: Endured, dice: random.Random) -> str:
 
 
 def torn_row(run: Endured, dice: random.Random) -> str:
-    """SIGKILL, and the rows end with a part of one."""
+    """SIGKILL, and the rows end with a partial one."""
     run.trainer.kill()
     with (run.path / folder.METRICS).open("ab") as file:
         file.write(b'{"update": 99, "steps": 4, "seco'[: dice.randrange(1, 32)])
@@ -170,7 +170,7 @@ def torn_row(run: Endured, dice: random.Random) -> str:
 
 
 def damaged_row(run: Endured, dice: random.Random) -> str:
-    """SIGKILL, and a bit of a row is another: this one row is lost, and kept aside."""
+    """SIGKILL, and a bit of a row is flipped: only this row is lost, and it is set aside."""
     run.trainer.kill()
     file = run.path / folder.METRICS
     data = bytearray(file.read_bytes() if file.exists() else b"")
@@ -196,9 +196,9 @@ def few_descriptors(run: Endured, dice: random.Random) -> str:
 
 
 def unread_output(run: Endured, dice: random.Random) -> str:
-    """Nobody reads the output any more: it goes on."""
+    """Its output is no longer read: it continues."""
     if not run.trainer.is_read:
-        return NO_EFFECT  # it happened to this process before
+        return NO_EFFECT  # this already happened to the process
     run.trainer.hang_up()
     if not run.trainer.running:
         return NO_EFFECT
@@ -208,7 +208,7 @@ def unread_output(run: Endured, dice: random.Random) -> str:
 
 
 def in_use(run: Endured, dice: random.Random) -> str:
-    """Another process wants to train the run as well: refused."""
+    """Another process tries to train the run as well: refused."""
     if not run.wait_for_progress():
         return NO_EFFECT
     command = [sys.executable, "-m", "clew", "train", "--resume", str(run.path)]
@@ -236,7 +236,7 @@ def moved_folder(run: Endured, dice: random.Random) -> str:
 
 
 def suspended(run: Endured, dice: random.Random) -> str:
-    """SIGSTOP, and SIGCONT a few seconds later: it goes on."""
+    """SIGSTOP, and SIGCONT a few seconds later: it continues."""
     if not run.wait_for_progress():
         return NO_EFFECT
     os.kill(run.trainer.process.pid, signal.SIGSTOP)
@@ -248,7 +248,7 @@ def suspended(run: Endured, dice: random.Random) -> str:
 
 
 def environment(run: Endured, dice: random.Random) -> str:
-    """Trouble in an environment: it is opened anew, or the process ends with a line."""
+    """Trouble in an environment: it is reopened, or the process ends with a line."""
     if not run.wait_for_progress():
         return NO_EFFECT
     write_text(run.armed, f"{dice.choice(TROUBLES)} 0")
@@ -259,7 +259,7 @@ def environment(run: Endured, dice: random.Random) -> str:
 
 
 def kill_worker(run: Endured, dice: random.Random) -> str:
-    """SIGKILL of a worker: its environments are opened anew, or the process ends with a line."""
+    """SIGKILL of a worker: its environments are reopened, or the process ends with a line."""
     if not run.wait_for_progress():
         return NO_EFFECT
     workers = _workers(run.trainer.process.pid)
@@ -315,6 +315,6 @@ ANY: tuple[Fault, ...] = (
     moved_folder,
     suspended,
 )
-"""What may happen to any run."""
+"""Faults that may happen to any run."""
 HOSTED: tuple[Fault, ...] = (*ANY, environment, environment, kill_worker, kill_worker)
-"""What may happen to one on Gymnasium environments, where there is more."""
+"""Faults that may happen to a run on Gymnasium environments, which are more."""

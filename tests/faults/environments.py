@@ -13,12 +13,12 @@ LENGTH = 5
 
 
 class Faulty(gymnasium.Env):
-    """Episodes of five steps, a category and a byte to see, and trouble where it is armed.
+    """Episodes of five steps that observe a category and a byte, and fail when armed.
 
     Args:
         armed: a file with the kind of trouble and the step of the process at which it comes; it is
             removed first, so that trouble comes once.
-        seconds: that a step takes.
+        seconds: duration of a step.
     """
 
     observation_space = spaces.Dict(
@@ -37,7 +37,7 @@ class Faulty(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, Any, Any, bool, dict[str, Any]]:
-        """One step on; a reward for the action 1."""
+        """Takes a step; the action 1 is rewarded."""
         time.sleep(self._seconds)
         self._time += 1
         self._steps += 1
@@ -62,7 +62,7 @@ class Faulty(gymnasium.Env):
         return {"category": np.int64(self._time), "byte": byte}
 
     def _trouble(self, *, closing: bool = False) -> str:
-        """Makes the trouble that is armed, or returns its name if it is one of values."""
+        """Makes the armed trouble, or returns its name if it changes values."""
         if not (self._armed and os.path.exists(self._armed)):
             return ""
         try:
@@ -72,7 +72,7 @@ class Faulty(gymnasium.Env):
                 return ""
             os.unlink(self._armed)
         except FileNotFoundError:
-            return ""  # another environment was quicker
+            return ""  # another environment took it first
         if name == "raise":
             raise RuntimeError("[/red] 100% broken")
         if name == "exit":

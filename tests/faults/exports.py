@@ -1,4 +1,4 @@
-"""Faults in exports: damaged, crafted and greedy ones, what is in the way of one, names in C++."""
+"""Faults in exports: damaged, crafted and greedy ones, obstacles to writing one, names in C++."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost, damage, req
 from faults.stored import put_no_file, replace_something
 
 HARMFUL = ("\x1b[2J\n", "\0", "../../x", "U9", "object", 10**9, -(2**63), [1] * 99, [-1], [10**9])
-"""Values that an export might be led astray by, beside those of other files."""
+"""Values that might mislead the reader of an export, besides those of other files."""
 PIECES = (
     "a",
     "b",
@@ -49,9 +49,9 @@ PIECES = (
     "??/",
 )
 PIECES += ("%:", "static_assert(false);", "class", "int", "NAN", "é", "\u2028", "\x1b", "1", "")
-"""What names in C++ are made of: what ends a comment, what begins a directive, its own words."""
+"""Parts of difficult names in C++: ends of comments, starts of directives, keywords."""
 MEMORY, SECONDS = 2**28, 30.0
-"""What refusing a small export may take."""
+"""Most memory and time for refusing a small export."""
 
 
 def bytes_of_an_export(bench: Bench, dice: random.Random) -> str:
@@ -63,7 +63,7 @@ def bytes_of_an_export(bench: Bench, dice: random.Random) -> str:
 
 
 def crafted_export(bench: Bench, dice: random.Random) -> str:
-    """Values of a manifest, graph or header replaced, digests made anew: a line, or no matter."""
+    """Values of a manifest, graph or header replaced, with new digests: a line, or no effect."""
     folder, _ = _copy(bench)
     name = dice.choice([MANIFEST, "graph.json", "policy.safetensors"])
     data, rest = (folder / name).read_bytes(), b""
@@ -82,7 +82,7 @@ def crafted_export(bench: Bench, dice: random.Random) -> str:
 
 
 def crafted_episode(bench: Bench, dice: random.Random) -> str:
-    """Bytes of the golden episode's directory and headers replaced, digests made anew."""
+    """Bytes of the golden episode's directory and headers replaced, with new digests."""
     folder, _ = _copy(bench)
     path = folder / "golden.npz"
     with zipfile.ZipFile(path) as file:
@@ -104,7 +104,7 @@ def crafted_episode(bench: Bench, dice: random.Random) -> str:
 
 
 def greedy_export(bench: Bench, dice: random.Random) -> str:
-    """A small export that asks for gigabytes or minutes: refused with few of both."""
+    """A small export that asks for gigabytes or minutes: refused with little of both."""
     folder, place = _copy(bench)
     name = dice.choice(["sparse", "zip", "view", "numbers", "products", "operations", "directory"])
     path = folder
@@ -127,7 +127,7 @@ def greedy_export(bench: Bench, dice: random.Random) -> str:
 
 
 def way_of_an_export(bench: Bench, dice: random.Random) -> str:
-    """Something in the way of an export: refused and untouched, or an own one, and replaced."""
+    """Something in the way of an export: refused and untouched; an earlier export is replaced."""
     whole = _whole(bench)
     manifest = json.loads((whole / MANIFEST).read_text())
     files = {name: (whole / name).read_bytes() for name in manifest["files"]}
@@ -152,7 +152,7 @@ def way_of_an_export(bench: Bench, dice: random.Random) -> str:
 
 
 def names_in_cpp(bench: Bench, dice: random.Random) -> str:
-    """Names of all kinds of pieces: the header compiles, and nothing of them is code."""
+    """Names made from difficult parts: the header compiles, and no part of them becomes code."""
     names = {"".join(dice.choices(PIECES, k=dice.randrange(6))) for _ in range(12)}
     entries = [{"name": name, "shape": [2], "dtype": "float32"} for name in sorted(names)]
     builder, kind = GraphBuilder(), np.dtype(np.float32)
@@ -186,7 +186,7 @@ def _copy(bench: Bench) -> tuple[Path, Path]:
 
 
 def _seal(folder: Path) -> None:
-    """Writes the right digests into a manifest, as somebody who crafts an export would."""
+    """Writes correct digests into a manifest, as an attacker who crafts an export would."""
     manifest = json.loads((folder / MANIFEST).read_text())
     if isinstance(manifest.get("files"), dict):
         for name in runner.MOST_BYTES:
@@ -197,7 +197,7 @@ def _seal(folder: Path) -> None:
 
 
 def _actions(path: Path) -> list[Any]:
-    """What a policy does for the observations of its golden episode."""
+    """A policy's actions for the observations of its golden episode."""
     policy: Any = load_policy(path)
     golden = runner.read_golden(policy.model)
     pairs = zip(golden["input/observation"], golden["input/start"], strict=True)
@@ -205,7 +205,7 @@ def _actions(path: Path) -> list[Any]:
 
 
 def _same_or_refused(bench: Bench, path: Path) -> str:
-    """Verifies and plays an export that was changed: refused in a printable line, or as before."""
+    """Verifies and plays a changed export: refused in a printable line, or unchanged."""
     try:
         verify(path, compiles=False)
         found = _actions(path)
@@ -219,7 +219,7 @@ def _same_or_refused(bench: Bench, path: Path) -> str:
 
 
 def _refused_cheaply(path: Path, what: str) -> str:
-    """The line with which an export is refused; raises `Accepted` if that takes much."""
+    """The line with which an export is refused; raises `Accepted` if that takes many resources."""
     began = time.monotonic()
     tracemalloc.start()
     try:
@@ -233,7 +233,7 @@ def _refused_cheaply(path: Path, what: str) -> str:
 
 
 def _grow(graph: Any, how: str) -> None:
-    """Adds operations that take much, each of which is allowed or said to be small."""
+    """Adds operations that take much, each of which is allowed or declared to be small."""
 
     def add(op: str, said: list[int], /, *names: str, **attributes: Any) -> str:
         out = f"more {len(graph['nodes'])}"
@@ -275,7 +275,7 @@ def _own_with_notes(output: Path, write: Callable[[], Any], dice: random.Random)
 
 
 def _begun(output: Path, write: Callable[[], Any], dice: random.Random) -> bool:
-    """As a kill leaves it: without the zip, and perhaps without some files."""
+    """An export as a kill leaves it: without the zip, and perhaps without some files."""
     write()
     output.with_suffix(".zip").unlink()
     for path in dice.sample(sorted(output.iterdir()), dice.randrange(3)):
@@ -303,7 +303,7 @@ def _zip_alone(output: Path, write: Callable[[], Any], dice: random.Random) -> b
 
 
 def _somebodys(output: Path, write: Callable[[], Any], dice: random.Random) -> bool:
-    """A file, a zip or a folder of somebody, some with names as an export has them."""
+    """A user's file, zip or folder, some with names as in an export."""
     kind = dice.choice(["file", "zip", "folder", "link"])
     if kind == "file":
         output.write_text("mine")

@@ -1,4 +1,4 @@
-"""Faults of Gymnasium environments and of the processes that they are in."""
+"""Faults of Gymnasium environments and of their processes."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from faults.bench import (
 
 
 def kill_worker(bench: Bench, dice: random.Random) -> str:
-    """A worker of environments or an actor dies at once: the run goes on in the same process."""
+    """A worker of environments or an actor dies at once: the run continues in the same process."""
     asynchronous = dice.random() < 0.3
     changes: dict[str, Any] = {"algorithm": "ppo", "runner": "async"} if asynchronous else {}
     workers = 0 if asynchronous else 2
@@ -55,7 +55,7 @@ def environment(bench: Bench, dice: random.Random) -> str:
 
 
 def wrong_values(bench: Bench, dice: random.Random) -> str:
-    """NaN, a category or a number that the space does not have: refused, or opened anew."""
+    """NaN, or a category or number outside of the space: refused, or reopened."""
     name = dice.choice(["nan reward", "category", "fraction", "nan flag"])
     armed = bench.path / f"armed-{bench.trials}"
     armed.write_text(f"{name} {dice.randrange(5, 8 * SHORT - 50)}")

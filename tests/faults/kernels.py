@@ -1,4 +1,4 @@
-"""Faults in the cache of compiled kernels: no start is killed by it, and none waits."""
+"""Faults in the cache of compiled kernels: they never crash or block a start."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from faults.bench import NO_EFFECT, SURVIVED, Accepted, Bench, Lost, damage
 from faults.stored import put_no_file
 
 SECONDS = 120.0
-"""That a start may take."""
+"""Most seconds for a start."""
 SCRIPT = """#!/bin/sh
 for last; do :; done
 [ "$1" = --version ] && exit
@@ -22,14 +22,14 @@ head -c 100000 "{whole}" > "$last"
 sleep "${{SLOW:-0}}"
 cp "{whole}" "$last"
 """
-"""A compiler whose library is always the one that there is, half of it at first."""
+"""A compiler that always yields the existing library, writing half of it first."""
 
 
 class Cache:
-    """A cache of its own with a library in it.
+    """A separate cache with a library in it.
 
     Args:
-        bench: the campaign's.
+        bench: the campaign's runs.
     """
 
     def __init__(self, bench: Bench):
@@ -44,7 +44,7 @@ class Cache:
         self.environment = os.environ | {"CLEW_CACHE_DIR": str(self.folder), "CXX": str(script)}
 
     def begin(self, slow: float = 0.0) -> subprocess.Popen[str]:
-        """A process that needs kernels, of a compiler that takes so many seconds."""
+        """A process that needs kernels, with a compiler that takes this many seconds."""
         return subprocess.Popen(
             [sys.executable, "-m", "clew.memory.kernels"],
             env=self.environment | {"SLOW": str(slow)},
@@ -55,7 +55,7 @@ class Cache:
         )
 
     def start(self) -> str:
-        """What such a process says; empty if it has its kernels, which are whole then."""
+        """The output of such a process; empty if it has its kernels, which are then intact."""
         process = self.begin()
         try:
             said, errors = process.communicate(timeout=SECONDS)
@@ -72,12 +72,12 @@ class Cache:
         return errors.strip().splitlines()[-1]
 
     def libraries(self) -> list[bytes]:
-        """Those in the cache."""
+        """The libraries in the cache."""
         return [path.read_bytes() for path in self.kernels.glob("kernels-*") if path.is_file()]
 
 
 def damaged_kernels(bench: Bench, dice: random.Random) -> str:
-    """A library changed on the disk, or something else in its place: compiled again."""
+    """A library changed on disk, or something else in its place: compiled again."""
     if why_not():
         return NO_EFFECT
     cache = Cache(bench)
@@ -93,7 +93,7 @@ def damaged_kernels(bench: Bench, dice: random.Random) -> str:
 
 
 def kernels_of_others(bench: Bench, dice: random.Random) -> str:
-    """A folder that others may write to: a line; such a library: compiled again."""
+    """A folder that others may write to: a line; a library of that kind: compiled again."""
     if why_not() or os.name != "posix":
         return NO_EFFECT
     cache = Cache(bench)
@@ -113,7 +113,7 @@ def kernels_of_others(bench: Bench, dice: random.Random) -> str:
 
 
 def killed_build(bench: Bench, dice: random.Random) -> str:
-    """A build killed at some moment: the next start has its kernels, and nothing stays for ever."""
+    """A build killed at any moment: the next start has its kernels, and no file stays forever."""
     if why_not():
         return NO_EFFECT
     cache = Cache(bench)

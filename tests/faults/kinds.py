@@ -1,8 +1,8 @@
-"""Every kind of fault: a function that injects one and says what became of it.
+"""Every kind of fault: a function that injects one and returns the outcome.
 
-A kind returns `SURVIVED` where the run went on or was resumed whole, `NO_EFFECT` where the fault
-came to nothing, or the line with which something was refused; it raises `Lost` or `Accepted`, or
-whatever escaped.
+A kind returns `SURVIVED` if the run continued or was resumed intact, `NO_EFFECT` if the fault had
+no effect, or the line with which something was refused; it raises `Lost` or `Accepted`, or lets any
+other exception escape.
 """
 
 import random
@@ -47,7 +47,7 @@ PROCESSES: tuple[Kind, ...] = (
     changes.name_and_locale,
     sweeps.killed_sweep,
 )
-"""With processes of their own, some seconds each: one a turn."""
+"""Faults with their own processes, some seconds each: one per turn."""
 RUNS: tuple[Kind, ...] = (
     system.files_may_not_grow,
     system.unread_output,
@@ -72,7 +72,7 @@ RUNS: tuple[Kind, ...] = (
     sweeps.database_of_a_sweep,
     sweeps.file_of_a_sweep,
 )
-"""With a run in this process, about a second each: two a turn."""
+"""Faults of a run in this process, about a second each: two per turn."""
 FILES: tuple[Kind, ...] = (
     stored.bytes_of_a_checkpoint,
     stored.tail_of_a_checkpoint,
@@ -86,7 +86,7 @@ FILES: tuple[Kind, ...] = (
     exports.crafted_episode,
     exports.way_of_an_export,
 )
-"""With files alone, milliseconds each: fifty a turn."""
+"""Faults of files alone, milliseconds each: fifty per turn."""
 KINDS: dict[str, Kind] = {
     kind.__name__.replace("_", " "): kind for kind in (*FILES, *RUNS, *PROCESSES)
 }
@@ -94,4 +94,4 @@ KINDS: dict[str, Kind] = {
 A_TURN: dict[str, int] = {
     name: 1 if kind in PROCESSES else 2 if kind in RUNS else 50 for name, kind in KINDS.items()
 }
-"""How many of a kind are injected in one turn."""
+"""Number of faults of a kind in one turn."""

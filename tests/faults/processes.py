@@ -1,4 +1,4 @@
-"""Faults of whole processes: kills, signals to groups, readers that leave, what stays behind."""
+"""Faults of whole processes: kills, signals to groups, closed readers, leftovers."""
 
 import contextlib
 import os
@@ -31,19 +31,19 @@ from faults.bench import (
 )
 
 ENDING, GONE = 60, 20
-"""Seconds that a process may take to end, and those that it began afterwards."""
+"""Most seconds for a process to end, and for its child processes afterwards."""
 HANGS = 600.0
-"""Seconds of the clock for a process that is not looked at meanwhile."""
+"""Seconds of the clock for a process that is not checked meanwhile."""
 FEW = 8, 25
-"""Descriptors that are too few for workers, or nearly."""
+"""Descriptors that are too few for workers, or barely enough."""
 STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
-"""Codes after them: another signal may come when all is saved and Python is about to end."""
+"""Exit codes after them: another signal may come when Python is about to end, after saving."""
 FAULTS = re.compile(
     r"steps into its episode: .*?(; reopened|The run is saved)[^\n]*\n?"
     r"(Traceback \(most recent call last\):\n( .*?\n)+[^\n]*\n)?",
     re.DOTALL,
 )
-"""What is said of an environment that raised, with the traceback of the code that is not ours."""
+"""The report of an environment that raised, with the traceback of foreign code."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,8 +52,8 @@ class Trainer:
 
     Args:
         path: the run's folder.
-        temporary: for its temporary files; a folder of its own.
-        descriptors: that it may have; 0 for those of this process.
+        temporary: for its temporary files; a separate folder.
+        descriptors: how many it may have; 0 for those of this process.
     """
 
     def __init__(self, path: Path, temporary: Path, descriptors: int = 0):
@@ -90,11 +90,11 @@ class Trainer:
 
     @property
     def collected(self) -> bool:
-        """Whether its end has been looked at, by `kill` or by `ended`."""
+        """Whether its end was collected, by `kill` or by `ended`."""
         return self._said is not None
 
     def kill(self) -> bool:
-        """Ends it at once; whether it had not ended before."""
+        """Ends it at once; returns whether it was still running."""
         self.process.kill()
         self._collect()
         self.require_gone()
@@ -106,13 +106,13 @@ class Trainer:
             os.killpg(self.process.pid, number)
 
     def hang_up(self) -> None:
-        """Stops reading what it says."""
+        """Stops reading its output."""
         assert self.process.stderr is not None
         self.process.stderr.close()
         self.process.stderr = None
 
     def ended(self, codes: tuple[int, ...]) -> str:
-        """Waits for its end, with one of these codes and without a traceback; what it said."""
+        """Waits for its end, with one of these codes and no traceback; returns its output."""
         said = self._collect()
         if "Traceback" in FAULTS.sub("", said) or self.process.returncode not in codes:
             raise RuntimeError(f"code {self.process.returncode}: {said}")
@@ -120,10 +120,10 @@ class Trainer:
         return said
 
     def _collect(self) -> str:
-        """Waits for its end; what it said since it was last read.
+        """Waits for its end; returns the output since the last reading.
 
         Raises:
-            Lost: if it does not end; the message has the frames in which it is.
+            Lost: if it does not end; the message has its stack frames.
         """
         seconds = 0
         while self._said is None:
@@ -138,7 +138,7 @@ class Trainer:
         return self._said
 
     def require_gone(self) -> None:
-        """Raises `Lost` if a process or a temporary file of it stays."""
+        """Raises `Lost` if a process or a temporary file of it remains."""
         if not within(GONE, lambda: not (self._is_group() or any(self._temporary.iterdir()))):
             left = [path.name for path in self._temporary.iterdir()]
             raise Lost(f"{self._path}: left behind: {left or 'processes'}")
@@ -152,7 +152,7 @@ class Trainer:
 
 
 def kill(bench: Bench, dice: random.Random) -> str:
-    """SIGKILL of a training process at any moment; resumed, it ends bit for bit as another."""
+    """SIGKILL of a training process at any moment; resumed, it equals another bit for bit."""
     return _killed(bench, dice, 1.2)
 
 
@@ -178,7 +178,7 @@ def stop_signals(bench: Bench, dice: random.Random) -> str:
 
 
 def closed_pipe(bench: Bench, dice: random.Random) -> str:
-    """Nobody reads the output any more, as with `| head`: the training goes on to its end."""
+    """The output is no longer read, as with `| head`: the training continues to its end."""
     variant, path, trainer = _compiled(bench, dice)
     trainer.wait_for_training()
     alive = trainer.running
@@ -189,7 +189,7 @@ def closed_pipe(bench: Bench, dice: random.Random) -> str:
 
 
 def kill_hosted(bench: Bench, dice: random.Random) -> str:
-    """SIGKILL of a run on Gymnasium environments: no row lost, no process and no file left."""
+    """SIGKILL of a run on Gymnasium environments: no row is lost, no process or file left."""
     path, trainer = _hosted(bench, dice, bench.path / "nothing")
     trainer.wait_for_training()
     time.sleep(dice.uniform(0.0, 0.8))
@@ -199,7 +199,7 @@ def kill_hosted(bench: Bench, dice: random.Random) -> str:
 
 
 def signals_to_hosted(bench: Bench, dice: random.Random) -> str:
-    """Signals to the group of a run and its workers: saved, and no fault of an environment."""
+    """Signals to the group of a run and its workers: saved, and no environment counts as failed."""
     path, trainer = _hosted(bench, dice, bench.path / "nothing")
     trainer.wait_for_training()
     sent = _send_signals(trainer, dice)
@@ -224,7 +224,7 @@ def kill_while_hanging(bench: Bench, dice: random.Random) -> str:
 
 
 def few_descriptors(bench: Bench, dice: random.Random) -> str:
-    """Too few descriptors for worker processes: a line, and with more of them the run is whole."""
+    """Too few descriptors for worker processes: a line; with more of them the run is complete."""
     config = bench.hosted(bench.new_name(), bench.path / "nothing", 2, HOSTED)
     path = write_run(config)
     trainer = Trainer(path, bench.temporary, descriptors=dice.randrange(*FEW))
@@ -236,7 +236,7 @@ def few_descriptors(bench: Bench, dice: random.Random) -> str:
 
 
 def in_use(bench: Bench, dice: random.Random) -> str:
-    """A run that another process trains: refused, and the other one ends as ever."""
+    """A run that another process trains: refused, and the other one ends normally."""
     variant, path, trainer = _compiled(bench, dice)
     trainer.wait_for_training()
     if not trainer.running:
@@ -248,9 +248,9 @@ def in_use(bench: Bench, dice: random.Random) -> str:
 
 
 def full_file_system(bench: Bench, dice: random.Random) -> str:
-    """A file system without room: a line, and with room again the run ends as another.
+    """A file system without room: a line; with room again the run ends like another.
 
-    Of no effect where the system lets nobody mount one.
+    Without effect on systems where users cannot mount one.
     """
     variant = "a2c"
     path = begin(bench.compiled(bench.new_name(), LONG, **VARIANTS[variant]))
@@ -283,13 +283,13 @@ def full_file_system(bench: Bench, dice: random.Random) -> str:
 
 
 def within(seconds: float, true: Callable[[], bool], every: float = 0.02) -> bool:
-    """Whether something comes true.
+    """Whether a condition becomes true.
 
     Args:
-        seconds: to wait at most; those do not count in which this process is stopped, as the ones
-            that it waits for may be as well.
-        true: what is looked at.
-        every: so many seconds.
+        seconds: most seconds to wait; those in which this process is stopped do not count, since
+            the processes that it waits for may be stopped as well.
+        true: the condition.
+        every: seconds between two checks.
     """
     for _ in range(round(seconds / every)):
         if true():
@@ -307,7 +307,7 @@ def error_line(said: str) -> str:
 
 
 def _used(path: Path) -> int:
-    """Kilobytes that a folder takes in pages of four."""
+    """Kilobytes that a folder takes, in pages of four."""
     files = [found.stat().st_size for found in path.rglob("*")]
     return sum(4 * -(-size // 4096) for size in files) + 4
 
@@ -320,13 +320,13 @@ def _compiled(bench: Bench, dice: random.Random) -> tuple[str, Path, Trainer]:
 
 
 def _killed(bench: Bench, dice: random.Random, *seconds: float, from_start: bool = False) -> str:
-    """Kills a run's process, and the next one; resumed, it must end as an undisturbed one.
+    """Kills a run's process, and the next one; resumed, it must end like an undisturbed one.
 
     Args:
         bench: the campaign's runs.
-        dice: of the moments.
-        seconds: for each process, within how many it is killed.
-        from_start: counted from its start, not from its first progress.
+        dice: random numbers for the moments.
+        seconds: for each process, the time within which it is killed.
+        from_start: whether that time counts from its start, not from its first progress.
     """
     variant, path, trainer = _compiled(bench, dice)
     killed = True
@@ -356,7 +356,7 @@ def _hosted(
 
 
 def write_run(config: TrainConfig) -> Path:
-    """A run's folder, before any update: the process that resumes it begins it."""
+    """A run's folder before any update: the process that resumes it begins the training."""
     path = folder.new_folder(config)
     folder.write_new_config(path, config, {})
     trust.remember(path, config)
@@ -369,7 +369,7 @@ def _resume_hosted(path: Path) -> None:
 
 
 def _send_signals(trainer: Trainer, dice: random.Random) -> bool:
-    """Sends one to three signals; whether it ran at the first."""
+    """Sends one to three signals; returns whether it ran at the first."""
     ran = trainer.running
     for _ in range(dice.randrange(1, 4)):
         time.sleep(dice.uniform(0.0, 0.4))

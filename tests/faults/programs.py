@@ -1,4 +1,4 @@
-"""Faults in the cache of compiled programs: a run computes the same, and nobody waits."""
+"""Faults in the cache of compiled programs: a run computes the same, and nothing waits."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ from faults.system import no_larger_files
 
 
 def damaged_programs(bench: Bench, dice: random.Random) -> str:
-    """Entries damaged, exchanged, grown, of others or no files: compiled again and kept whole."""
+    """Entries damaged, swapped, grown, foreign or not files: compiled again and kept intact."""
     folder = _filled(bench)
     entries = sorted(folder.iterdir())
     spoilt = sorted(dice.sample(entries, dice.randrange(1, len(entries) + 1)))
     for path in spoilt:
         dice.choice([damage, damage, _exchange, _grow, _share, put_no_file])(path, dice)
-    folders = [path for path in spoilt if path.is_dir()]  # which nobody removes
+    folders = [path for path in spoilt if path.is_dir()]  # clew does not remove these
     _train(bench, folder.parent)
     kept = Programs(folder)
     for path in [path for path in spoilt if path not in folders]:
@@ -37,7 +37,7 @@ def damaged_programs(bench: Bench, dice: random.Random) -> str:
 
 
 def place_of_programs(bench: Bench, dice: random.Random) -> str:
-    """A folder that others may write to, that is none, full or gone: the run goes on without."""
+    """A folder that others may write to, or that is no folder, full or gone: the run continues."""
     folder = _filled(bench)
     how, says = dice.choice(["others", "none", "full", "file", "gone"]), ""
     with contextlib.ExitStack() as stack:
@@ -78,7 +78,7 @@ def _share(path: Path, dice: random.Random) -> None:
 
 
 def _filled(bench: Bench) -> Path:
-    """A cache of all programs of a short run, always in one place, as their keys depend on it."""
+    """A cache of all programs of a short run, in a fixed place, on which their keys depend."""
     place, whole = bench.path / "cache", bench.path / "cache-whole"
     if not whole.exists():
         _train(bench, place)
@@ -91,7 +91,7 @@ def _filled(bench: Bench) -> Path:
 
 
 def _train(bench: Bench, cache: Path | None) -> str:
-    """Trains a short run with programs of a cache; warnings. It must be the undisturbed one."""
+    """Trains a short run, which must equal the undisturbed one, with a cache; returns warnings."""
     expected = bench.short
     jax.clear_caches()
     with _cache(cache), warnings.catch_warnings(record=True) as found:
@@ -104,7 +104,7 @@ def _train(bench: Bench, cache: Path | None) -> str:
 
 @contextlib.contextmanager
 def _cache(place: Path | None) -> Iterator[None]:
-    """Has programs kept in another cache; None is that of a user without a home."""
+    """Puts programs into another cache; None is that of a user without a home."""
     before = jax.config.values["jax_compilation_cache_dir"]
     given = {name: value for name, value in os.environ.items() if name != "CLEW_CACHE_DIR"}
     given |= {} if place is None else {"CLEW_CACHE_DIR": str(place)}

@@ -1,4 +1,4 @@
-"""Faults in what a learner replays, which has a file of its own beside each checkpoint."""
+"""Faults in a learner's replay, which has its own file beside each checkpoint."""
 
 import random
 import time
@@ -26,13 +26,13 @@ from faults.processes import ENDING, Trainer, within
 from faults.stored import resumed_past
 
 UPDATES = 2_000
-"""Of the runs that are killed; a checkpoint is written every four."""
+"""Updates of the runs that are killed; a checkpoint is written every four."""
 WRITING = 0.01
 """Seconds after its start within which the writing of a replay is cut short."""
 
 
 def kill_while_a_replay_is_written(bench: Bench, dice: random.Random) -> str:
-    """SIGKILL before the last byte of a replay, or before its checkpoint is there."""
+    """SIGKILL before the last byte of a replay is written, or before its checkpoint exists."""
     path = begin(_config(bench, bench.new_name(), UPDATES, 60_000))
     trainer = Trainer(path, bench.temporary)
     trainer.wait_for_training()
@@ -50,7 +50,7 @@ def kill_while_a_replay_is_written(bench: Bench, dice: random.Random) -> str:
 
 
 def damaged_replay(bench: Bench, dice: random.Random) -> str:
-    """The newest replay changed on the disk: the run resumes from the checkpoint before it."""
+    """The newest replay changed on disk: the run resumes from the checkpoint before it."""
     path, kept = _stopped(bench, dice)
     return _resumed_past(bench, path, partial(damage, kept[-1], dice), kept[-1])
 
@@ -94,12 +94,12 @@ def _whole(bench: Bench, updates: int, steps: int) -> Path:
 
 
 def _stopped(bench: Bench, dice: random.Random) -> tuple[Path, list[Path]]:
-    """The folder of a run that has stopped somewhere, and its replays, oldest first."""
+    """The folder of a run that stopped at any point, and its replays, oldest first."""
     path = bench.interrupted(dice, "r2d2")
     return path, sorted((path / folder.CHECKPOINTS).glob("update-*.replay"))
 
 
 def _resumed_past(bench: Bench, path: Path, spoil: Callable[[], Any], replay: Path) -> str:
-    """Resumes a run after a change of its newest replay, which has to be named."""
+    """Resumes a run after a change of its newest replay, which a warning must name."""
     resume = partial(bench.resume, path, _whole(bench, SHORT, 96))
     return resumed_past(path, spoil, resume, replay.name)

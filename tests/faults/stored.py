@@ -1,7 +1,7 @@
-"""Faults in what is stored: checkpoints, rows, settings, and things in place of files.
+"""Faults in stored files: checkpoints, rows, settings, and other things in place of files.
 
-Some are followed by a whole resumption; those that are tried by the dozen end where the resumption
-would begin, with the state and the rows that it would begin with.
+Some are followed by a complete resumption; those tried by the dozen end where the resumption would
+begin, with the state and the rows that it would begin with.
 """
 
 import copy
@@ -48,14 +48,14 @@ FOREIGN_CODE = ("os:system", "gymnasium:os:Evil-v0", "gymnax:os:system", "clew_e
 
 
 def damaged_checkpoint(bench: Bench, dice: random.Random) -> str:
-    """The newest checkpoint changed on the disk: the run resumes from the one before it."""
+    """The newest checkpoint changed on disk: the run resumes from the one before it."""
     path = bench.interrupted(dice)
     kept = _checkpoints(path)
     return _resumed_past(bench, path, partial(damage, kept[-1], dice))
 
 
 def foreign_checkpoint(bench: Bench, dice: random.Random) -> str:
-    """A checkpoint of another run, of the same shapes, as the newest: it is not resumed from."""
+    """A checkpoint of another run, of the same shapes, as the newest: it is not used."""
     path = bench.interrupted(dice)
     other = dice.choice(_checkpoints(bench.foreign))
     place = _checkpoints(path)[-1].with_name(f"update-{SHORT - 1:09d}.clew")
@@ -66,7 +66,7 @@ def foreign_checkpoint(bench: Bench, dice: random.Random) -> str:
 
 
 def renamed_checkpoint(bench: Bench, dice: random.Random) -> str:
-    """An older checkpoint under the name of a newer one: it is not resumed from."""
+    """An older checkpoint under the name of a newer one: it is not used."""
     path = bench.interrupted(dice)
     older = dice.choice(_checkpoints(path)[:-1])
     place = older.with_name(f"update-{dice.randrange(37, SHORT):09d}.clew")
@@ -74,7 +74,7 @@ def renamed_checkpoint(bench: Bench, dice: random.Random) -> str:
 
 
 def something_in_place_of_a_checkpoint(bench: Bench, dice: random.Random) -> str:
-    """A pipe, a socket, a device, a folder or a dead link: passed over, and nobody waits."""
+    """A pipe, a socket, a device, a folder or a dead link: skipped without waiting."""
     path = bench.interrupted(dice)
     place = _checkpoints(path)[-1].with_name(f"update-{SHORT - 1:09d}.clew")
     return _resumed_past(bench, path, lambda: put_no_file(place, dice))
@@ -104,7 +104,7 @@ def tail_of_a_checkpoint(bench: Bench, dice: random.Random) -> str:
 
 
 def crafted_header(bench: Bench, dice: random.Random) -> str:
-    """Values of a header replaced, its checksum made anew: a line, and nothing is allocated."""
+    """Values of a header replaced, with a new checksum: a line, and nothing is allocated."""
 
     def craft(path: Path) -> None:
         data = path.read_bytes()
@@ -120,7 +120,7 @@ def crafted_header(bench: Bench, dice: random.Random) -> str:
 
 
 def damaged_rows(bench: Bench, dice: random.Random) -> str:
-    """metrics.jsonl changed on the disk: no other row is lost by it, and none is made up."""
+    """metrics.jsonl changed on disk: no other row is lost, and none is invented."""
     path = bench.copy()
     file, whole = path / folder.METRICS, untimed(read_metrics(path))
     lines = file.read_bytes().splitlines(keepends=True)
@@ -144,13 +144,13 @@ def damaged_rows(bench: Bench, dice: random.Random) -> str:
 
 
 def damaged_config(bench: Bench, dice: random.Random) -> str:
-    """Bytes of config.json changed on the disk: refused, or of no effect on the settings."""
+    """Bytes of config.json changed on disk: refused, or without effect on the settings."""
     path = bench.copy()
     return _same_settings(path, lambda file: damage(file, dice))
 
 
 def edited_config(bench: Bench, dice: random.Random) -> str:
-    """A setting changed by hand, of the same type or another: refused."""
+    """A setting changed by hand, to the same type or another: refused."""
     path = bench.copy()
 
     def edit(file: Path) -> None:
@@ -166,7 +166,7 @@ def edited_config(bench: Bench, dice: random.Random) -> str:
 
 
 def code_in_a_config(bench: Bench, dice: random.Random) -> str:
-    """Settings that name code, every checksum right: refused, saying what would run."""
+    """Settings that name code, with correct checksums: refused, naming the code that would run."""
     path, name = bench.copy(), dice.choice(FOREIGN_CODE)
     marker = bench.path / "marker"
     options = {"command": f"touch {marker}"}
@@ -190,13 +190,13 @@ def no_file(bench: Bench, dice: random.Random) -> str:
 
 
 def put_no_file(place: Path, dice: random.Random) -> None:
-    """Puts something there that is no file."""
+    """Puts something there that is not a file."""
     place.unlink(missing_ok=True)
     kind = dice.choice(["pipe", "socket", "device", "folder", "link"])
     if kind == "pipe":
         os.mkfifo(place)
     if kind == "socket":
-        # The name of a socket is short.
+        # The path of a socket must be short.
         with closing(socket.socket(socket.AF_UNIX)) as made, chdir(place.parent):
             made.bind(place.name)
     if kind == "device":
@@ -209,7 +209,7 @@ def put_no_file(place: Path, dice: random.Random) -> None:
 
 @contextmanager
 def warnings_caught() -> Iterator[list[str]]:
-    """Has warnings collected, not shown."""
+    """Collects warnings instead of showing them."""
     said: list[str] = []
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -222,13 +222,13 @@ def _checkpoints(path: Path) -> list[Path]:
 
 
 def resumed_past(path: Path, spoil: Callable[[], Any], resume: Callable[[], Any], name: str) -> str:
-    """Resumes a run whose newest checkpoint is made unusable: it says so, and ends as another.
+    """Resumes a run whose newest checkpoint was made unusable: it says so, and ends like another.
 
     Args:
         path: the run's folder.
-        spoil: changes what is in its checkpoints' folder.
+        spoil: changes the contents of its checkpoints' folder.
         resume: resumes it and compares its end with that of an undisturbed one.
-        name: of the file that has to be named.
+        name: of the file that the warning must name.
     """
     kept = path / folder.CHECKPOINTS
     before = {file: _bytes(file) for file in kept.iterdir()}
@@ -251,7 +251,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _read_or_refused(bench: Bench, dice: random.Random, spoil: Callable[[Path], Any]) -> str:
-    """What a run would be resumed from after a change of a checkpoint: the same, or one before."""
+    """The state that a run resumes from after a change of a checkpoint: the same or earlier."""
     path = bench.interrupted(dice)
     kept = _checkpoints(path)
     identity = folder.read_run(path).identity
@@ -273,7 +273,7 @@ def _read_or_refused(bench: Bench, dice: random.Random, spoil: Callable[[Path], 
     if any(found.leaves[n].tobytes() != expected.leaves[n].tobytes() for n in template):
         raise Accepted(f"another state in {found.path.name}")
     if found.path == spoilt:
-        # The same state under other versions, for the record, or another number of seconds.
+        # The same state under other versions, which are only recorded, or other seconds.
         return NO_EFFECT
     return SURVIVED
 
@@ -297,7 +297,7 @@ def replace_something(holder: Any, dice: random.Random, more: Sequence[Any] = ()
 
 
 def _same_settings(path: Path, change: Callable[[Path], Any]) -> str:
-    """Reads settings that were changed: refused, or what they were."""
+    """Reads changed settings: refused, or the same as before."""
     before, file = _text(config_of(path)), path / folder.CONFIG
     whole = _text(json.loads(file.read_bytes()))
     change(file)

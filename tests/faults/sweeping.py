@@ -36,15 +36,15 @@ def small_sweep(vary: Vary = SIZES, **changes: Any) -> Sweep:
 
 
 class Killed(BaseException):
-    """Stands for a kill."""
+    """Stands in for a kill."""
 
 
 class Pretended:
-    """Workers that score a step size by its distance from 1e-3, at once, until they are killed.
+    """Workers that score a learning rate by its distance from 1e-3, at once, until killed.
 
     Args:
-        left: packs until then.
-        seconds: that a pack takes.
+        left: number of packs until then.
+        seconds: duration of a pack.
     """
 
     def __init__(self, left: float = math.inf, seconds: float = 0.0):
@@ -87,7 +87,7 @@ class Pretended:
 
 @contextmanager
 def quickly_lost() -> Iterator[None]:
-    """Has a trial count as lost after two seconds without a heartbeat."""
+    """Makes a trial count as lost after two seconds without a heartbeat."""
     with ExitStack() as stack:
         for module in (storage, sweep_module):
             stack.enter_context(mock.patch.object(module, "GRACE", 1))

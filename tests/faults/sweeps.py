@@ -1,4 +1,4 @@
-"""Faults in sweeps: their databases, their files, and kills of processes that search."""
+"""Faults in sweeps: their databases, their files, and kills of searching processes."""
 
 import contextlib
 import json
@@ -24,16 +24,16 @@ from faults.sweeping import SIZES, go_through
 
 CODE = "clew_evil:Evil"
 NOT_VARIED = ("memory", "algorithm", "network.encoder", "env", "memory_options.cell", "run_dir")
-"""Settings that name code, or a place, and that no row may bring."""
+"""Settings that name code or a path, which no row may introduce."""
 VALUES = (None, -1, 0, 1, 2**62, 0.5, math.inf, -math.inf, "", CODE, "{", "[]", "null", "RUNNING")
 VALUES += ("WAITING", "FAIL", "COMPLETE", b"\xff\xfe", "1970-01-01", "\x1b[2J\n", json.dumps(CODE))
-"""What is written into a row of any table."""
+"""Values that are written into a row of any table."""
 OTHERS = ("text", "empty", "none", "other tables", "other version", "no tables")
-"""What else may be in a file of that name."""
+"""Other contents of a file with that name."""
 
 
 def row_of_a_sweep(bench: Bench, dice: random.Random) -> str:
-    """A value of any row of the database replaced: a line, or settings that are declared."""
+    """A value of any row of the database replaced: a line, or declared settings."""
     path = _copy(bench)
     with _database(path) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
@@ -56,7 +56,7 @@ def row_of_a_sweep(bench: Bench, dice: random.Random) -> str:
 
 
 def code_in_a_sweep(bench: Bench, dice: random.Random) -> str:
-    """Rows that name code, as a setting that varies or another one: nothing of it is imported."""
+    """Rows that name code, as a varied setting or another one: none of it is imported."""
     path = _copy(bench)
     choices = [CODE, *dice.sample([4, 8, 16, "gru"], dice.randrange(4))]
     text = json.dumps({"name": "CategoricalDistribution", "attributes": {"choices": choices}})
@@ -82,7 +82,7 @@ def code_in_a_sweep(bench: Bench, dice: random.Random) -> str:
 
 
 def database_of_a_sweep(bench: Bench, dice: random.Random) -> str:
-    """A database cut short, overwritten in part or of something else: a line, or declared."""
+    """A database cut short, partly overwritten or of another kind: a line, or declared settings."""
     path = _copy(bench)
     file = path / DATABASE
     before, how = file.read_bytes(), dice.choice(["damage", "damage", "other", "no file"])
@@ -108,7 +108,7 @@ def database_of_a_sweep(bench: Bench, dice: random.Random) -> str:
 
 
 def file_of_a_sweep(bench: Bench, dice: random.Random) -> str:
-    """A declaration or rows of a sweep damaged, edited or no file: a line, or as it was."""
+    """A declaration or rows of a sweep damaged, edited or not a file: a line, or no effect."""
     path = _copy(bench, final=True)
     expected = _told(go_through(_whole(bench)))
     file = dice.choice([path / DECLARATION, *sorted(path.rglob("results.jsonl"))])
@@ -138,7 +138,7 @@ def file_of_a_sweep(bench: Bench, dice: random.Random) -> str:
 
 
 def killed_sweep(bench: Bench, dice: random.Random) -> str:
-    """SIGKILL of a process that searches: another takes its trials, here or on another disk."""
+    """SIGKILL of a searching process: another one takes its trials, here or on another disk."""
     home = bench.path / bench.new_name()
     home.mkdir()
     url = "" if dice.random() < 0.5 else f"sqlite:///{home / 'shared.db'}"
@@ -168,7 +168,7 @@ def killed_sweep(bench: Bench, dice: random.Random) -> str:
 
 
 def _whole(bench: Bench) -> Path:
-    """The folder of a sweep that has ended."""
+    """The folder of a finished sweep."""
     path = bench.path / "sweep"
     if not path.exists():
         go_through(path)
@@ -176,7 +176,7 @@ def _whole(bench: Bench) -> Path:
 
 
 def _copy(bench: Bench, final: bool = False) -> Path:
-    """A copy of it, by default without what its best was trained to, so that it is read again."""
+    """A copy of it, by default without the best's final trainings, so that it is read again."""
     path = Path(shutil.copytree(_whole(bench), bench.path / bench.new_name()))
     if not final:
         shutil.rmtree(path / FINAL)
@@ -194,7 +194,7 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 def _put_other(file: Path, dice: random.Random) -> None:
-    """Puts a file there that no sweep has written, or that another version has."""
+    """Puts a file there that no sweep wrote, or that another version wrote."""
     other = dice.choice(OTHERS)
     if other == "other version":
         with _database(file.parent) as database:
@@ -218,7 +218,7 @@ def _put_other(file: Path, dice: random.Random) -> None:
 
 @contextlib.contextmanager
 def _evil(bench: Bench) -> Iterator[None]:
-    """Raises `Accepted` if a module is imported that a fault names."""
+    """Raises `Accepted` if a module that a fault names is imported."""
     folder, marker = bench.path / "evil", bench.path / "evil" / "marker"
     folder.mkdir(exist_ok=True)
     (folder / "clew_evil.py").write_text(f"open({str(marker)!r}, 'w')\nEvil = object\n")
@@ -231,7 +231,7 @@ def _evil(bench: Bench) -> Iterator[None]:
 
 
 def _declared_or_refused(bench: Bench, path: Path, *, refused: bool = False) -> str:
-    """Goes on with a sweep: refused in a line, or to its end with settings that it declares."""
+    """Continues a sweep: refused in a line, or to its end with settings that it declares."""
     with warnings_caught(), _evil(bench):
         try:
             found = go_through(path)
@@ -262,5 +262,5 @@ def _require_declared(found: SweepResult) -> None:
 
 
 def _told(found: SweepResult) -> Any:
-    """What a sweep came to."""
+    """The result of a sweep."""
     return found.tried, found.winners

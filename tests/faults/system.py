@@ -24,7 +24,7 @@ from small_run import newest
 
 
 def files_may_not_grow(bench: Bench, dice: random.Random) -> str:
-    """A limit to the size of files, from some update on: a line, and afterwards the run goes on."""
+    """A limit to the size of files, from some update on: a line, and later the run continues."""
     config = bench.compiled(bench.new_name(), SHORT)
     path, said = bench.path / config.name, ""
     with contextlib.ExitStack() as stack:
@@ -42,7 +42,7 @@ def files_may_not_grow(bench: Bench, dice: random.Random) -> str:
 
 
 def unread_output(bench: Bench, dice: random.Random) -> str:
-    """Output whose reader goes at some update, or on a full disk: the run ends as undisturbed."""
+    """Output whose reader ends at some update, or on a full disk: the run ends as undisturbed."""
     reader, writer = os.pipe()
     stream = open(writer, "w", buffering=1)
     full = dice.random() < 0.5
@@ -67,7 +67,7 @@ def unread_output(bench: Bench, dice: random.Random) -> str:
 
 
 def removed_folder(bench: Bench, dice: random.Random) -> str:
-    """The run's folder removed while it trains: a line, and nothing comes back."""
+    """The run's folder removed while it trains: a line, and the folder is not recreated."""
     config = bench.compiled(bench.new_name(), SHORT)
     path = bench.path / config.name
     watch = Watch(dice.randrange(1, SHORT - 4), lambda: shutil.rmtree(path))
@@ -78,7 +78,7 @@ def removed_folder(bench: Bench, dice: random.Random) -> str:
 
 
 def moved_folder(bench: Bench, dice: random.Random) -> str:
-    """The run's folder moved away while it trains: a line; moved back, the run goes on."""
+    """The run's folder moved away while it trains: a line; moved back, the run continues."""
     config = bench.compiled(bench.new_name(), SHORT)
     path = bench.path / config.name
     away = path.with_name(f"{path.name}-away")
@@ -92,7 +92,7 @@ def moved_folder(bench: Bench, dice: random.Random) -> str:
 
 
 def error_of_a_listener(bench: Bench, dice: random.Random) -> str:
-    """An error that nobody foresees, between two updates: saved first."""
+    """An unexpected error between two updates: the run is saved first."""
     config = bench.compiled(bench.new_name(), SHORT)
     update = dice.randrange(1, SHORT - 4)
     raised = dice.choice([MemoryError, RuntimeError, SystemExit, AssertionError, OSError])
@@ -116,7 +116,7 @@ def error_of_a_listener(bench: Bench, dice: random.Random) -> str:
 
 @contextlib.contextmanager
 def no_larger_files(size: int) -> Iterator[None]:
-    """Has this process write no file beyond so many bytes."""
+    """Limits the files that this process writes to this many bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

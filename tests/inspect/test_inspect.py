@@ -1,4 +1,4 @@
-"""What an agent remembers: influence against closed forms, and what no memory can see is zero."""
+"""What an agent remembers: influence equals closed forms, and is zero where no memory reaches."""
 
 from typing import Any
 
@@ -72,8 +72,8 @@ def gradient(memory: AbstractMemory, time: int, at: list[int], *starts: int) -> 
 
 
 def test_an_average_has_the_influence_of_its_closed_form() -> None:
-    """d s_t / d x_s = (1 - rate) rate^(t - s), so the readout's norm times that; by taking away
-    the same times how far the observation is from the reference."""
+    """d s_t / d x_s = (1 - rate) rate^(t - s), so influence is the readout's norm times that;
+    by occlusion it is also multiplied by the observation's distance from the reference."""
     rate, time, at = 0.8, 12, [4, 11]
     agent = Agent(Average(rate), 3, key=KEY, network=LINEAR)
     xs, starts, actions = chunk(time, 2)
@@ -104,7 +104,7 @@ def test_an_average_has_the_influence_of_its_closed_form() -> None:
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_nothing_beyond_the_window_has_influence(layers: int) -> None:
-    """A layer sees `window` steps back, and two layers twice as many."""
+    """A layer sees `window` steps back, and two layers see twice as many."""
     found = gradient(sample("gtrxl", layers, window=3), 12, [11])
     reach = 11 - 3 * layers
     for values in found:
@@ -144,7 +144,7 @@ def test_every_memory_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gtrxl", "transformer", "linear_transformer"])
 def test_attention_maps_are_the_weights_that_were_used(name: str) -> None:
-    """They weigh the values to the output of `unroll`."""
+    """Weighting the values by them gives the output of `unroll`."""
     memory: Any = sample(name, num_layers=1)
     layer = memory.layers[0]
     xs = jax.random.normal(KEY, (9, 12))
@@ -179,7 +179,7 @@ STOPPED = {
 
 @pytest.mark.parametrize("name", STOPPED)
 def test_stopped_gradients_do_not_hide_the_past(name: str) -> None:
-    """Where learning stopped gradients into the past, inspecting lets them through."""
+    """Learning stops gradients into the past, but inspection lets them through."""
     config = TrainConfig(memory=name, memory_options=STOPPED[name])
     task = make_task(config)
     agent = build_agent(config, task, KEY)
@@ -193,7 +193,7 @@ def test_stopped_gradients_do_not_hide_the_past(name: str) -> None:
 
 
 def made_up(count: int, time: int) -> Episodes:
-    """Episodes of random numbers, whose first observation tells a cue."""
+    """Episodes of random numbers, whose first observation shows a cue."""
     random = np.random.default_rng(0)
     xs = random.standard_normal((count, time, INPUT_SIZE)).astype(np.float32)
     cue = (xs[:, 0, 0] > 0).astype(int)
@@ -213,7 +213,7 @@ def test_labels_are_the_tasks_or_the_first_observations() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_memory_is_inspected_whole(name: str) -> None:
-    """From recorded episodes to all numbers; the control remembers nothing of the cue."""
+    """From recorded episodes to all figures; the control remembers nothing of the cue."""
     agent = Agent(sample(name), 3, key=KEY, network=LINEAR)
     found = inspect_agent(agent, made_up(60, 8), Questions(influence_episodes=4))
     assert found.gradient.policy.shape == (4, 8)

@@ -1,4 +1,4 @@
-"""`clew inspect` on Gymnasium environments, whatever they show and take."""
+"""`clew inspect` on Gymnasium environments with any observations and actions."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ from small_async import async_config
 
 
 def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostedTask]:
-    """An agent that has learned nothing, and its environment."""
+    """An untrained agent, and its environment."""
     network = NetworkConfig(
         head_size=4, encoder=encoder, encoder_size=4, picture_channels=(2, 2), picture_size=4
     )
@@ -43,7 +43,7 @@ def parts(env: str, encoder: str = "mlp", **options: Any) -> tuple[Any, HostedTa
 
 
 def test_whole_episodes_are_recorded() -> None:
-    """Each from its first observation to the last that an action followed, and no other."""
+    """Each one from its first observation to the last that was acted on, and no other."""
     agent, side = parts("labelled:Labelled", number=3)
     found = side.episodes(agent, PlayConfig(episodes=40))
     assert found.number == 40 and found.left_out == 0 and found.labels == {}
@@ -58,7 +58,7 @@ def test_whole_episodes_are_recorded() -> None:
 
 
 def test_long_episodes_are_left_out_and_counted() -> None:
-    """Of those that were to be played."""
+    """They are counted among the requested ones."""
     agent, side = parts("labelled:Labelled")
     found = side.episodes(agent, PlayConfig(episodes=16 * 6, max_steps=3))
     assert found.left_out == 16 * 2 and found.lengths.max() == 3
@@ -69,14 +69,14 @@ def test_long_episodes_are_left_out_and_counted() -> None:
 
 
 def test_episodes_without_end_are_left() -> None:
-    """By every environment, however many episodes it was to play; the others count."""
+    """Each environment gives up on them, whatever its quota; the other episodes count."""
     agent, side = parts("labelled:Labelled", lengths=(2, 10**9), ends=("terminated",) * 2)
     found = side.episodes(agent, PlayConfig(episodes=16 * 4, max_steps=3))
     assert found.number == found.left_out == 32 and set(found.lengths) == {2}
 
 
 def test_too_much_to_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is there."""
+    """The error comes before memory is allocated."""
     monkeypatch.setattr("clew.interact.hosted_task.LARGEST", 100)
     agent, side = parts("labelled:Labelled")
     with pytest.raises(UserError, match="Labelled take more than 0 GiB; take fewer episodes"):
@@ -92,7 +92,7 @@ SPACES = {
 
 @pytest.mark.parametrize("name", fast_only(SPACES, "picture"))
 def test_every_space_is_explained(name: str) -> None:
-    """Later observations move nothing, the present one does; both ways agree about that."""
+    """Later observations have no influence, the present one has; both measures agree on that."""
     env, options = SPACES[name]
     agent, side = parts(env, **options)
     found = side.episodes(agent, PlayConfig(episodes=3, greedy=False))
@@ -117,7 +117,7 @@ def test_every_space_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dict", "picture"])
 def test_one_axis_is_read_as_the_leaves_are(name: str) -> None:
-    """In the order of the leaves, whatever their shapes and types."""
+    """In the order of the leaves, for any shapes and types."""
     env, options = SPACES[name]
     agent, side = parts(env, **options)
     with side.open(3, seed=0) as stream:
@@ -128,7 +128,7 @@ def test_one_axis_is_read_as_the_leaves_are(name: str) -> None:
 
 @pytest.mark.slow
 def test_from_training_to_a_page(tmp_path: Path) -> None:
-    """A run on Pendulum, whose actions are numbers."""
+    """Works for a run on Pendulum, whose actions are continuous."""
     config = async_config(env="gymnasium:Pendulum-v1", runner="sync", steps=64)
     config = TrainConfig(**{**vars(config), "run_dir": str(tmp_path), "name": "run"})
     train(config, progress=Quiet())

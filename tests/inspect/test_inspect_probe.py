@@ -1,4 +1,4 @@
-"""Probes and memory lengths on numbers whose answer is known."""
+"""Probes and memory lengths on data whose answer is known."""
 
 import math
 
@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(3)
 
 @pytest.mark.parametrize("width", [5, 2000])
 def test_a_planted_cue_is_found_and_noise_holds_none(width: int) -> None:
-    """Also among many more numbers than episodes, and in units of a thousandth."""
+    """Also with many more features than episodes, and in units of a thousandth."""
     classes = RANDOM.integers(0, 2, 200)
     noise = RANDOM.standard_normal((200, width))
     assert 0.35 < held_out(noise, classes).mean() < 0.65
@@ -47,7 +47,7 @@ def test_probes_that_cannot_be_made_are_refused() -> None:
 
 
 def test_a_complex_state_is_read_as_two_numbers(ordinary_promotion: None) -> None:
-    """The real and the imaginary part."""
+    """The real and the imaginary part are read."""
     agent = agent_on(AutoReset(TMaze(corridor_length=2)), "own_lru:LRU")
     xs = RANDOM.standard_normal((2, 3, agent.memory.input_size)).astype(np.float32)
     found = read_episodes(agent, xs)
@@ -60,7 +60,7 @@ def test_a_complex_state_is_read_as_two_numbers(ordinary_promotion: None) -> Non
 
 
 def test_only_episodes_that_go_on_are_probed() -> None:
-    """A cue that is in the features until step 2, and 30 of 60 episodes longer than 3 steps."""
+    """A cue is in the features until step 2, and 30 of 60 episodes are longer than 3 steps."""
     classes = RANDOM.integers(0, 2, 60)
     lengths = np.repeat([3, 5], 30)
     features = RANDOM.standard_normal((60, 5, 2))
@@ -76,7 +76,7 @@ def test_only_episodes_that_go_on_are_probed() -> None:
 
 
 def test_the_memory_length_is_the_lag_that_reaches_the_share() -> None:
-    """Ten equal steps: the ninth reaches 90%; the latest alone: none back; nothing at all: NaN."""
+    """Ten equal steps: the ninth reaches 90%; only the latest: length 0; none at all: NaN."""
     influence = np.zeros((3, 12))
     influence[0, 2:12] = 0.1
     influence[1, 11] = 5.0

@@ -28,7 +28,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.CaptureFixture) -> None:
-    """The JSON that is printed is the file's, and CSV, pictures and page are there."""
+    """The printed JSON equals the file, and CSV, pictures and page exist."""
     capsys.readouterr()
     assert run(["inspect", str(tiny), *QUICK.split(), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -57,7 +57,7 @@ def test_inspecting_a_run_writes_all_it_found(tiny: Path, capsys: pytest.Capture
 
 
 def test_recorded_episodes_are_whole_and_named(tiny: Path) -> None:
-    """The cue's label is what the first observation shows; the last step ends the episode."""
+    """The cue's label is in the first observation; the last step ends the episode."""
     task = make_task(read_config(tiny))
     found = task.episodes(load(tiny), PlayConfig(30, greedy=False, max_steps=7))
     assert found.number == 30 and found.left_out == 0

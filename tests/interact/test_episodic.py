@@ -1,4 +1,4 @@
-"""Updates of whole episodes, as Makkink (2021) has them, and what stands around the memory."""
+"""Updates on whole episodes, as in Makkink (2021), and the network around the memory."""
 
 from functools import partial
 from typing import Any
@@ -71,14 +71,14 @@ def test_a_rollout_is_one_episode_of_each_environment(played):
         valid = np.asarray(trajectory.valid)
         assert trajectory.start[0].all()
         assert valid.sum() == length and valid[0].all()
-        # Valid steps come first, and every step after them teaches nothing.
+        # Valid steps come first, and every step after them is excluded from learning.
         assert (np.diff(valid.astype(int), axis=0) <= 0).all() and not valid[-1].any()
         np.testing.assert_array_equal(np.asarray(trajectory.reward)[~valid], 0.0)
         assert (np.asarray(trajectory.start[:-1])[valid].sum()) == ENVS
 
 
 def test_an_episode_may_be_as_long_as_the_rollout():
-    """Also one that is truncated there: the next rollout begins with the next episode."""
+    """Even if it is truncated there: the next rollout begins with the next episode."""
     length = 4
     with pytest.warns(UserWarning, match="no episode can succeed"):
         stream = AutoReset(TMaze(corridor_length=9, time_limit=length, on_time_limit="truncate"))
@@ -138,7 +138,7 @@ def test_pondering_is_reported_and_paid_for():
 
 
 def test_the_network_is_algorithm_2():
-    """Makkink (2021): encoder, memory, projection, relu, skip connection, one product a head."""
+    """Makkink (2021): encoder, memory, projection, relu, skip connection, one product per head."""
     stream = AutoReset(TMaze(corridor_length=2))
     agent = small_agent(stream)
     x = np.linspace(0, 1, stream.observation_size, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Twenty of each fault that ends a process or a run: what was saved is gone on with every time."""
+"""Twenty of each fault that ends a process or a run: each time it resumes what was saved."""
 
 import os
 import random
@@ -37,25 +37,25 @@ if __name__ == "__main__":
 
 
 def endless(folder: Path, runner: str = "sync", **changes: Any) -> TrainConfig:
-    """More updates than any test waits for, and a checkpoint after each."""
+    """More updates than any test waits for, with a checkpoint after each one."""
     settings = {"steps": PER_UPDATE * 10_000_000, "checkpoint_seconds": 0.0, "log_every": 1}
     return run_dir(folder, runner=runner, **{**settings, **changes})
 
 
 def begin_or_go_on(folder: Path, runner: str) -> None:
-    """What a process that is to be killed does."""
+    """The work of a process that is to be killed."""
     config = endless(folder, runner)
     train(config, resume=(folder / "run" / "config.json").exists(), progress=Quiet())
 
 
 def newest(folder: Path) -> int:
-    """Update of the newest checkpoint, -1 if there is none."""
+    """The update of the newest checkpoint, -1 if there is none."""
     kept = checkpoint.list_checkpoints(folder / "run" / "checkpoints")
     return int(kept[-1].stem.removeprefix("update-")) if kept else -1
 
 
 def kill_later(folder: Path, runner: str, moments: random.Random) -> None:
-    """Trains in another process, which is killed soon after a checkpoint of its own."""
+    """Trains in another process, which is killed soon after it has written a checkpoint."""
     tests = [str(path) for path in Path(__file__).parents[:2]]
     code = CHILD.format(tests=tests, folder=str(folder), runner=runner)
     script = folder / "child.py"  # actors import the main module, which must be a file
@@ -74,7 +74,7 @@ def kill_later(folder: Path, runner: str, moments: random.Random) -> None:
 
 
 def assert_one_history(folder: Path) -> None:
-    """No row of metrics is lost or there twice, up to the newest checkpoint and beyond."""
+    """No row of metrics is missing or there twice, up to the newest checkpoint and beyond."""
     updates = [row["update"] for row in read_metrics(folder / "run")]
     assert updates == list(range(1, len(updates) + 1))
     assert len(updates) >= newest(folder)
@@ -83,7 +83,7 @@ def assert_one_history(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["sync", "async"])
 def test_a_learner_killed_twenty_times_loses_no_checkpoint(tmp_path: Path, runner: str) -> None:
-    """Every life goes on from the newest checkpoint of the life before."""
+    """Every process continues from the newest checkpoint of the one before."""
     moments = random.Random(0)
     reached = -1
     for _ in range(TIMES):
@@ -97,13 +97,13 @@ def test_a_learner_killed_twenty_times_loses_no_checkpoint(tmp_path: Path, runne
 
 
 class At(Quiet):
-    """Calls `action` once, after so many updates."""
+    """Calls `action` once, after this many updates."""
 
     def __init__(self, update: int, action: Any):
         self.update, self.action = update, action
 
     def report(self, report: Any) -> None:
-        """Looks at where the run stands."""
+        """Checks how far the run is."""
         if self.action is not None and report.steps >= self.update * PER_UPDATE:
             action, self.action = self.action, None
             action()
@@ -114,7 +114,7 @@ class At(Quiet):
 def test_a_disk_full_twenty_times_loses_no_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: str
 ) -> None:
-    """The run ends with one line that says so, and goes on once there is room."""
+    """The run ends with one line that says so, and continues once there is room."""
     for number in range(TIMES):
         before = newest(tmp_path)
         where = ("replace", "fsync")[number % 2]
@@ -132,7 +132,7 @@ def test_a_disk_full_twenty_times_loses_no_checkpoint(
 @pytest.mark.parametrize("trouble", ["nan observation", "inf reward"])
 @pytest.mark.parametrize("runner", ["sync", "async"])
 def test_numbers_that_are_none_twenty_times(tmp_path: Path, runner: str, trouble: str) -> None:
-    """Each is named with its environment, step and field, none is learned from."""
+    """Each is reported with its environment, step and field; none is used for learning."""
     script, field = tmp_path / "script", trouble.split()[1]
     says = rf"environment [0-3] gave (nan|inf) in its {field}, 1 steps into its episode"
     changes = {

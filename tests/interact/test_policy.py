@@ -1,4 +1,4 @@
-"""A policy for observations as the environment gives them acts as evaluation does."""
+"""A policy that gets observations in the environment's form acts like evaluation."""
 
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,11 @@ EVERYTHING = WrapperConfig(
     reward_clip=0.4,
 )
 LOG: list[tuple[Any, Any, float]] = []
-"""What happened in the environments: the action (None for a reset), observation and reward."""
+"""Events in the environments: the action (None for a reset), observation and reward."""
 
 
 class Logged(gymnasium.Wrapper):
-    """An environment that writes down what happens in it."""
+    """An environment that logs its events."""
 
     def reset(self, **options: Any) -> Any:
         observation, info = self.env.reset(**options)
@@ -56,7 +56,7 @@ def cartpole() -> gymnasium.Env:
 
 
 class Shifted(gymnasium.Env):
-    """Three buttons, counted from 5 on, and a switch; observes noise and numbers from 4 on."""
+    """Three buttons, counted from 5, and a switch; observes noise and integers from 4 on."""
 
     observation_space = spaces.Dict(
         {"x": spaces.Box(-9.0, 9.0, (2,)), "n": spaces.Discrete(3, start=4)}
@@ -67,7 +67,7 @@ class Shifted(gymnasium.Env):
         self.time = 0
 
     def observe(self) -> dict[str, Any]:
-        """Numbers that the seed chooses."""
+        """Numbers that depend on the seed."""
         return {"x": self.np_random.normal(3.0, 2.0, 2).astype(np.float32), "n": 4 + self.time % 3}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -82,7 +82,7 @@ class Shifted(gymnasium.Env):
 
 
 def shifted() -> gymnasium.Env:
-    """Actions and observations that do not begin at 0."""
+    """Actions and observations that do not start at 0."""
     return Logged(Shifted())
 
 
@@ -106,7 +106,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", fast_only(CASES, "shifted"))
 def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
-    """Over whole episodes, of each of which only the environment's own side is shown to it."""
+    """Over whole episodes, although it gets only what the environment itself returns."""
     path = trained(tmp_path, f"test_policy:{name}", wrappers=CASES[name])
     policy, played = clew.load_policy(path), 0
     for seed in range(3):
@@ -116,7 +116,7 @@ def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
             action, observation, reward = before
             start = action is None
             chosen = policy(observation, start=start, reward=None if start else reward)
-            if after[0] is None:  # the last observation of an episode, which nobody acts on
+            if after[0] is None:  # an episode's last observation, after which nothing is chosen
                 continue
             np.testing.assert_array_equal(chosen, after[0])
             played += 1
@@ -130,7 +130,7 @@ def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_task_in_jax_too(tmp_path: Path) -> None:
-    """What the wrappers around it show is put together from what it shows itself."""
+    """The entries that wrappers add are rebuilt from the task's own observations."""
     wrappers = WrapperConfig(previous=True, reward_scale=0.5)
     path = trained(tmp_path, "tmaze", env_options={"corridor_length": 3}, wrappers=wrappers)
     loaded = load_agent(path)
@@ -149,7 +149,7 @@ def test_a_task_in_jax_too(tmp_path: Path) -> None:
 
 
 class Scalar(Environment):
-    """Takes one number, from -1 to 1, that has no axis; its state has a random key."""
+    """Takes one number from -1 to 1 without an axis; its state has a random key."""
 
     observation_size = 1
     num_actions = 1
@@ -170,7 +170,7 @@ class Scalar(Environment):
 
 
 class Counted(Scalar):
-    """Takes two choices, that are counted from 1 on."""
+    """Takes two choices that are counted from 1."""
 
     @property
     def action_space(self) -> spaces.Space:
@@ -193,7 +193,7 @@ def agent_of(task: CompiledTask) -> clew.Agent:
 
 
 def test_an_action_without_an_axis() -> None:
-    """It is a number of the Box, in a policy and in a recording."""
+    """In a policy and in a recording it is a number of the Box."""
     task = CompiledTask("scalar", Scalar())
     agent = agent_of(task)
     action = clew.Policy(agent)(np.ones(1, np.float32), start=True)
@@ -203,7 +203,7 @@ def test_an_action_without_an_axis() -> None:
 
 
 def test_several_choices_that_are_not_counted_from_0() -> None:
-    """The previous action is shown as it was in training."""
+    """The previous action is shown as in training."""
     task = CompiledTask("counted", Counted(), WrapperConfig(previous_action=True))
     seen = trained_wrappers(task.adapter())
     taken, starts = np.array([[2, 3]]), np.array([False])

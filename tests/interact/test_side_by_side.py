@@ -1,4 +1,4 @@
-"""One policy plays several environments as so many policies do, and its state is anybody's."""
+"""One policy plays several environments like that many policies, and its state can be passed on."""
 
 import pickle
 from functools import partial
@@ -33,7 +33,7 @@ OBSERVATIONS = {
 
 
 class Board(gymnasium.Env):
-    """Observes a Dict, and takes choices, that are not counted from 0."""
+    """Observes a Dict, and takes choices that are not counted from 0."""
 
     observation_space, action_space = SEEN, SWITCHES
 
@@ -66,7 +66,7 @@ def loaded(path: Path, **options: Any) -> Any:
 
 
 def seen(time: int, row: Any = slice(None)) -> dict[str, Any]:
-    """What the environments, or one of them, show at a time."""
+    """Observations of all environments, or of one of them, at one time."""
     return {name: values[time, row] for name, values in OBSERVATIONS.items()}
 
 
@@ -90,7 +90,7 @@ def test_each_environment_is_played_as_by_a_policy_of_its_own(path: Path, greedy
 
 @pytest.mark.parametrize("count", [None, COUNT])
 def test_a_state_is_kept_and_gone_on_from(path: Path, count: int | None) -> None:
-    """In another policy, by a file, and in the middle of episodes."""
+    """In another policy, through a file, and in the middle of episodes."""
     row = slice(None) if count else 0
     policy, other = (loaded(path, num_envs=count, greedy=False) for _ in range(2))
     played(policy, range(5), row)
@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(path: Path) -> None:
 
 
 def test_masks_beside_observations_have_a_row_for_each_environment() -> None:
-    """An agent without wrappers too."""
+    """This holds for an agent without wrappers too."""
     space = with_mask(spaces.Box(-1.0, 1.0, (2,)), ActionMask(spaces.Discrete(4)))
     agent = make_agent(
         "none",

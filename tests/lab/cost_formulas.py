@@ -1,7 +1,7 @@
-"""What one step of each memory costs, from its sizes alone, by hand: sums of products of sizes.
+"""The cost of one step of each memory, from its sizes alone, by hand: sums of products of sizes.
 
-The oracle of what is counted from programs, `clew.lab.costs.multiply_adds` and `state_size`, and so
-of the attentions' terms in `benchmarks.costs.terms`. Beside its letters: n inputs, L layers, (L-1)
+The oracle for the counts from programs, `clew.lab.costs.multiply_adds` and `state_size`, and so for
+the attentions' terms in `benchmarks.costs.terms`. Besides its letters: n inputs, L layers, (L-1)
 one less, f the width of a feed-forward net, p sines or cosines in a position, N readings of one
 observation of at most X.
 """
@@ -22,7 +22,7 @@ Options = Mapping[str, Any]
 
 
 class Formula(NamedTuple):
-    """What one step of a memory costs, and its state, for one environment."""
+    """The cost of one step of a memory, and its state, for one environment."""
 
     terms: tuple[Term, ...]
     sizes: dict[str, int]
@@ -57,10 +57,10 @@ def formula(
     Args:
         memory: a name in `FORMULAS`.
         input_size: of one observation.
-        reproject: keep the inputs of a window alone, and project all of them to keys and values at
-            every step, as Algorithm 3 of Pramanik (2023) is written.
+        reproject: keep only the inputs of a window, and project all of them to keys and values at
+            every step, as in Algorithm 3 of Pramanik (2023).
         readings: how often a memory with adaptive halting reads an observation, 1 .. max_steps.
-        **options: those of the memory that are not at their defaults.
+        **options: options of the memory that differ from their defaults.
 
     Raises:
         UserError: for a memory without a formula, an unknown option, or `reproject` where there is
@@ -84,7 +84,7 @@ def formula(
 
 
 def _sizes(input_size: int, options: Options, readings: int) -> dict[str, int]:
-    """Every letter that this memory's options give a value."""
+    """The value of every letter for this memory's options."""
     d = options["hidden_size"]
     vectors = options.get("r", 0) + (0 if options.get("frequencies") == "code" else 1)
     ffn = options.get("ffn_size")
@@ -133,7 +133,7 @@ def reprojection_terms(*, norm: bool) -> list[Term]:
 
 
 def linear_terms(*, norm: bool) -> list[Term]:
-    """Attention with elu + 1 in the softmax's place, `LinearAttention`."""
+    """Attention with elu + 1 in place of the softmax, `LinearAttention`."""
     return [t for t in TERMS["linear_transformer"] if norm or t.what != "norm"]
 
 
@@ -172,7 +172,7 @@ def _recurrent(gates: int, elementwise: int, floats: int) -> Callable[[Options],
 def layer_terms(
     gate: str, norm: str, *, residual_weight: bool = False, inner_residual: bool = False
 ) -> list[Term]:
-    """What one `Layer` has around its attention: gates, feed-forward net and norms."""
+    """The parts of a `Layer` around its attention: gates, feed-forward net and norms."""
     terms = [term("products", "feed-forward net", 2, "d f")]
     if gate != "residual":
         terms.append(term("products", "gates", 12, "d d"))
@@ -271,7 +271,7 @@ FORMULAS: dict[str, Callable[[Options], list[Term]]] = {
     "relit": lambda o: _stack(relit_terms(query=o.get("query", "single")), o),
     "arelit": lambda o: _stack(list(TERMS["arelit"]), o),
 }
-"""Name of a memory to the terms of its step, a function of all its options."""
+"""Maps the name of a memory to the terms of its step, a function of all its options."""
 _ALIKE: dict[str, type] = {
     "gtrxl": PublishedGTrXL,
     "lstm": PublishedLSTM,

@@ -1,4 +1,4 @@
-"""Libraries that only pretend, for tests of how they are compared."""
+"""Fake libraries, for tests of the comparison."""
 
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ class FakeLibrary:
     """Answers for every subject, from tables.
 
     Args:
-        facts: what `prepare` says beyond the usual, by subject; an exception is raised.
-        outputs: by subject, what "result" has; 1 if not told.
+        facts: additions to the answer to `prepare`, by subject; an exception is raised.
+        outputs: the answer to "result", by subject; 1 by default.
     """
 
     def __init__(self, facts: dict[str, Any], outputs: dict[str, float]):

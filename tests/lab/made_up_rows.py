@@ -1,4 +1,4 @@
-"""A study's folder with rows that nobody trained for."""
+"""A study's folder with made-up rows: nothing is trained."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from clew.lab.grid.results import RESULTS, write_study
 
 
 def row_of_cell(cell: Cell, **more: Any) -> dict[str, Any]:
-    """What the engine writes into every row, and more."""
+    """The fields that the engine writes into every row, and more."""
     return {
         "format": 1,
         "model": cell.model,
@@ -24,7 +24,7 @@ def row_of_cell(cell: Cell, **more: Any) -> dict[str, Any]:
 
 
 def write_rows(folder: Path, rows: Iterable[dict[str, Any]], mode: str = "w") -> None:
-    """Writes a study's rows; with mode "a" after those that are there."""
+    """Writes a study's rows; with mode "a" after the existing ones."""
     with open(folder / RESULTS, mode) as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 

@@ -48,7 +48,7 @@ def write_maze(folder: Path, score: Score, **changes: Any) -> Path:
 
 
 def learner_row(model: str, faster: float, megabytes: int) -> dict[str, Any]:
-    """What the learner's measurement tells of an agent."""
+    """The learner's measurements of an agent."""
     return {
         "model": model,
         "parameters": 1000,
@@ -62,7 +62,7 @@ def learner_row(model: str, faster: float, megabytes: int) -> dict[str, Any]:
 
 
 def write_learner(folder: Path, faster: float, megabytes: int) -> None:
-    """The learner's measurement in a study's folder: GTrXL-256, and AReLiT beside it."""
+    """Writes the learner's measurements into a study's folder: GTrXL-256, and AReLiT."""
     rows = [learner_row("gtrxl-256", 1.0, 1000), learner_row("arelit", faster, megabytes)]
     machine = {"device": "cpu", "cores": 2}
     text = json.dumps({"machine": machine, "rows": rows})

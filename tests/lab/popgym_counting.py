@@ -1,8 +1,8 @@
-"""The best returns in POPGym's tasks of who reads a step alone, as formulas.
+"""The best returns in POPGym's tasks of policies that see only the present step, as formulas.
 
-Where actions change nothing of what is seen, the best policy of a step's observation alone is
-known, and so is its return: the mean over observations of the answer that is most often right. All
-cards of some decks are dealt, so that what is seen says a little about what was.
+If actions change nothing that is observed, the best policy of a step's observation alone is known,
+and so is its return: the mean over observations of the answer that is most often right. All cards
+of some decks are dealt, so that an observation says a little about earlier ones.
 """
 
 import math
@@ -15,9 +15,9 @@ from clew.envs.popgym.cards import KINDS, SUITS
 
 
 def _repeat_first(env: Any) -> float:
-    """The suit that is seen: at the first step it is the one that is asked for.
+    """The suit that is seen: at the first step it is the answer.
 
-    Later it is a little less likely than the others, but not by as much as that.
+    Later it is slightly less likely than the others, but not by as much as it gains.
     """
     n, steps = env.num_cards, env.longest
     another = (n / len(SUITS) - 1) / (n - 1)
@@ -27,20 +27,20 @@ def _repeat_first(env: Any) -> float:
 
 
 def _repeat_previous(env: Any) -> float:
-    """Any suit but the one that is seen, of which there is a card less."""
+    """Any suit but the one that is seen, of which one card less is left."""
     n = env.num_cards
     return _return(1.0 if env.k == 1 else n / len(SUITS) / (n - 1))
 
 
 def _autoencode(env: Any) -> float:
-    """The last card, which is seen as it is to be recited; then always one suit, the one that is
-    shown from then on, of which a quarter of the cards is."""
+    """The last card, which is visible when it has to be recited; then always one suit, the one that
+    is shown from then on, a quarter of the cards."""
     n, suits = env.num_cards, len(SUITS)
     return _return((n / suits + 1 - 1 / suits) / n)
 
 
 def _count_recall(env: Any) -> float:
-    """The count that is most often right for who sees which two cards these are, but not when.
+    """The count that is most often right if the two cards are seen, but not the time.
 
     After t + 1 cards, of which the last is seen, those of a kind among the t before follow a
     hypergeometric distribution.
@@ -59,7 +59,7 @@ def _count_recall(env: Any) -> float:
 
 
 def _higher_lower(env: Any) -> float:
-    """What is likelier after a rank; equal ranks earn nothing, and a step in n less than 1."""
+    """The likelier answer after a rank; equal ranks earn nothing, and a step in n less than 1."""
     ranks = len(KINDS["ranks"])
     each = env.num_cards // ranks
     higher = np.arange(ranks)[::-1]
@@ -77,5 +77,5 @@ COUNTED: dict[str, Callable[[Any], float]] = {
 
 
 def _return(right: float) -> float:
-    """Of answers of which so many are right, each worth as much as a wrong one costs."""
+    """The return if this fraction of answers is right; a wrong one costs what a right one earns."""
     return 2 * right - 1

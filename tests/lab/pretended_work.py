@@ -10,7 +10,7 @@ BEGUN = "begun.jsonl"
 
 
 def pretend(job, progress):
-    """Rows out of nothing, or the fault that the environment asks for, after a moment."""
+    """Made-up rows, or the fault that the environment variable asks for, after a moment."""
     folder = Path(os.environ["PRETEND_FOLDER"])
     with open(folder / BEGUN, "a") as file:
         file.write(json.dumps([job["model"], job["settings"], job["seeds"]]) + "\n")

@@ -17,7 +17,7 @@ Score = Callable[[Cell], float | None]
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves charts out, which are nearly all of a report's time: for tests of its words."""
+    """Leaves out charts, which take nearly all of a report's time: for tests of its text."""
     monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     for draw in ("panel_svg", "legend_svg"):
         monkeypatch.setattr(html, draw, lambda *_: '<svg viewBox="0 0 1 1"></svg>')
@@ -52,7 +52,7 @@ def thesis_study(edition: str, models: list[str], settings: list[str]) -> Study:
 
 
 def own_study(**changes: Any) -> Study:
-    """Somebody's own: no floors, nothing published, names that HTML and files must survive."""
+    """A user's own: no floors, nothing published, names that HTML and files must survive."""
     values: dict[str, Any] = {
         "name": "own <study>",
         "models": {name: TrainConfig(memory="none") for name in ("<b>bold</b>", "a|b")},

@@ -21,7 +21,7 @@ def small_cells(**changes) -> Study:
         memory_options={"hidden_size": 4},
         network=NetworkConfig(head_size=4),
         a2c=A2CConfig(num_envs=2, rollout_length=8),
-        checkpoint_seconds=1e-6,  # at every line, however fast the machine is
+        checkpoint_seconds=1e-6,  # at every report, however fast the machine is
         log_every=5,
     )
     home = {"corridor_length": 3, "time_limit": 40}
@@ -41,7 +41,7 @@ def small_cells(**changes) -> Study:
 
 
 def timeless(row: dict) -> dict:
-    """A row without what differs from one training to its repetition."""
+    """A row without the fields that differ between two trainings of the same cell."""
     timing = ("seconds", "timed", "rate", "finished")
     return {key: value for key, value in row.items() if key not in timing}
 

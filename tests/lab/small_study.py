@@ -51,7 +51,7 @@ MODELS = ("none", "gru", "lstm")
 
 
 class Watch(QuietStudy):
-    """Keeps what it is told, and calls `at(standing)` at every report."""
+    """Keeps messages and numbers, and calls `at(standing)` at every report."""
 
     def __init__(self, at=lambda standing: None):
         self.at, self.messages, self.standings = at, [], []
@@ -67,11 +67,11 @@ class Watch(QuietStudy):
 
 
 class Killed(BaseException):
-    """Stands for a kill."""
+    """Stands in for a kill."""
 
 
 def stop_at(share: float):
-    """A listener that kills the training when so much of it is behind."""
+    """A listener that kills the training at this progress."""
 
     def progress(now: float) -> None:
         if now >= share:
@@ -89,7 +89,7 @@ def assert_whole(result, study=None) -> None:
 
 
 def begun(folder: Path) -> list[tuple[str, str, int]]:
-    """Every cell that was ever begun, in order, one entry a time."""
+    """Every cell that was ever started, in order, one entry per time."""
     lines = [json.loads(line) for line in (folder / BEGUN).read_text().splitlines()]
     return [
         (model, setting, seed)

@@ -1,4 +1,4 @@
-"""The page on adding a study: its code as a module, its line in the registry, its commands."""
+"""The page on adding a study works: its code, its line in the registry, its commands."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_commands_know_the_study(toy: Path, capsys: pytest.CaptureFixture) -> None:
-    """Options, refusals, the listing and the report."""
+    """Options, refusals, the listing and the report work."""
     with pytest.raises(SystemExit):
         run(["study", "toy", "--help"])
     assert "Only these corridor lengths" in capsys.readouterr().out

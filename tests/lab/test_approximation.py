@@ -1,4 +1,4 @@
-"""The approximation study: its closed forms, bounds and proofs by numbers, and its command."""
+"""The approximation study: its closed forms, bounds and proofs checked by numbers; its command."""
 
 import csv
 from pathlib import Path
@@ -16,7 +16,7 @@ GATES = (0.05, 0.3, 0.7)
 
 @pytest.mark.parametrize("r", [1, 2, 3, 4, 7, 12])
 def test_the_closed_forms_over_time(r: int) -> None:
-    """Against the sum over a whole period, and that against the mean over times."""
+    """They equal the sum over a whole period, and that equals the mean over times."""
     for gate in GATES:
         for name, square in (
             ("thesis", errors.thesis_square),
@@ -34,7 +34,7 @@ def test_the_closed_forms_over_time(r: int) -> None:
 
 
 def test_the_expected_error_is_that_of_draws() -> None:
-    """`norms` is the norm of the matrices; its mean square is the closed form's."""
+    """`norms` is the norm of the matrices; its mean square equals the closed form."""
     values, keys = draws.draw_normal(2000, 12, 3, seed=1)
     for name, gate in (("thesis", 0.2), ("half_wave", 0.05), ("full_wave", 0.2)):
         wrong = KERNELS[name].matrix(3, 12) - np.eye(12)
@@ -48,7 +48,7 @@ def test_the_expected_error_is_that_of_draws() -> None:
 
 @pytest.mark.parametrize("gate", [0.01, *GATES, 0.99, 1.0])
 def test_the_full_wave_beats_the_thesis_always(gate: float) -> None:
-    """At every time, r and gate: entry by entry its delta is nearer, or as near but older."""
+    """At every time, r and gate: entry by entry its delta is nearer, or equally near but older."""
     for r in (1, 2, 3, 5, 8, 21, 64):
         for time in (1, 2, 3, 7, 8, 30, 100):
             thesis = errors.square_at(KERNELS["thesis"].matrix(r, time), gate)
@@ -60,7 +60,7 @@ def test_the_full_wave_beats_the_thesis_always(gate: float) -> None:
 
 
 def test_nothing_of_its_rank_beats_the_window() -> None:
-    """Eckart and Young: also not a matrix fitted by alternating least squares."""
+    """Eckart and Young: not even a matrix fitted by alternating least squares."""
     random = np.random.default_rng(0)
     for gate in GATES:
         square = errors.square_at(KERNELS["window"].matrix(2, 20), gate)
@@ -98,7 +98,7 @@ def test_a_step_of_the_proof() -> None:
 
 @pytest.mark.parametrize("kind", searched.CLASSES)
 def test_the_search_finds_the_bound_and_nothing_below(kind: str) -> None:
-    """Descent in every class of schemes ends where the proof says, at the full wave."""
+    """Descent in every class of schemes ends at the proved minimum, the full wave's error."""
     least = schemes.least_square_of_waves(2, 0.3, any_scale=True)
     found = searched.search(kind, 2, 0.3, starts=2)
     assert least * (1 - 1e-9) <= found <= least * (1 + 1e-4)
@@ -139,7 +139,7 @@ def test_the_bounds_hold(name: str) -> None:
 def test_the_command_writes_every_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """A small grid; the pictures, which take their time, are drawn from it but not written."""
+    """On a small grid; the pictures, which take long, are drawn from it but not written."""
     monkeypatch.setattr(tables, "FIGURE_R", (1, 2, 7))
     monkeypatch.setattr(tables, "FIGURE_GATES", (0.1, 0.5, 1.0))
     monkeypatch.setattr(tables, "LONGEST", 5)

@@ -1,11 +1,11 @@
-"""Associative recall with a memory of one's own, as docs/add-a-memory.md has it."""
+"""Associative recall with a user's own memory, as in docs/add-a-memory.md."""
 
 import jax
 from benchmarks.associative_recall import APART, TOGETHER, TOKENS, build, document
 
 
 def test_a_memory_of_ones_own_is_built_and_shown() -> None:
-    """Behind the library's, whose order stays."""
+    """It is shown after the library's, whose order stays."""
     for name, shown, size in (("own_lru:LRU", APART, TOKENS), ("arelit-3", TOGETHER, 2 * TOKENS)):
         reader = build(name, 8, shown, jax.random.split(jax.random.key(0)))
         assert reader.memory.input_size == size

@@ -1,4 +1,4 @@
-"""The bench measures what it says, and refuses a memory that breaks a law."""
+"""The bench measures the right quantities, and refuses a memory that breaks a law."""
 
 import json
 import math

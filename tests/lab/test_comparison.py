@@ -39,7 +39,7 @@ def test_the_runs_differ_in_their_memory_alone() -> None:
 
 
 def test_the_runs_differ_in_their_learner_alone() -> None:
-    """Each has the settings that were given for it, and none of another's."""
+    """Each run has the settings that were given for it, and none of another's."""
     given = {"ppo": clew.PPOConfig(epochs=2), "pqn": clew.PQNConfig(gamma=0.5)}
     config = clew.TrainConfig(run_dir="here", memory="gru", **given)
     found = learners_of(config, ["ppo", "pqn", "r2d2"])
@@ -58,7 +58,7 @@ def test_the_runs_differ_in_their_learner_alone() -> None:
 def test_options_of_a_learner_of_ones_own_are_its_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Wherever it stands among the learners; where there is none they are refused."""
+    """At any place among the learners; without a learner of that kind they are refused."""
     begun: dict[str, clew.TrainConfig] = {}
 
     def noted(config: clew.TrainConfig, *_: object, **options: object) -> Path:
@@ -81,7 +81,7 @@ def test_options_of_a_learner_of_ones_own_are_its_alone(
 def test_who_learns_sooner_has_the_higher_mean_over_all_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Each step counts the same, however many episodes ended in a row."""
+    """Each step counts the same, however many episodes ended at once."""
     curves = {"none": [0.0, 0.0, 0.0, 1.0], "gru": [None, 1.0, 0.5, 1.0]}
 
     def trained(config: clew.TrainConfig, *_: object, **options: object) -> Path:
@@ -109,7 +109,7 @@ def test_who_learns_sooner_has_the_higher_mean_over_all_steps(
 def test_a_stop_says_how_all_of_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the run itself says would go on with one memory alone."""
+    """The run's own message would continue with one memory alone."""
 
     def stopped(*args: object, **options: object) -> None:
         raise TrainingInterrupted("stopped after 8 steps; resume with: clew train --resume it")
@@ -124,7 +124,7 @@ def test_a_stop_says_how_all_of_it_goes_on(
 def test_the_code_of_the_run_to_start_from_needs_consent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """It reaches the comparison's own look at that run, and every training."""
+    """Consent covers the comparison's own look at that run, and every training."""
     asked: list[object] = []
 
     def stopped(*args: object, **options: object) -> None:
@@ -168,7 +168,7 @@ def test_what_cannot_be_compared_is_refused(
 def test_learners_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """With the settings of each, in one table."""
+    """Each with its own settings, in one table."""
     monkeypatch.chdir(tmp_path)
     words = WORDS.replace("--memories none gru", "--learners a2c ppo --memory gru")
     words += " --ppo.num-envs 2 --ppo.rollout-length 8 --ppo.sequence-length 8 --ppo.minibatches 1"
@@ -183,7 +183,7 @@ def test_learners_are_compared(
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Trains, compares, and trains nothing when it is given again."""
+    """It trains and compares, and trains nothing when it is given again."""
     monkeypatch.chdir(tmp_path)
     assert run(WORDS.split()) == 0
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Trying other libraries' memories by the laws; the libraries pretend."""
+"""Tests of other libraries' memories by the laws, with fake libraries."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def read(parameters: Array, state: State, xs: Array, starts: Array) -> tuple[Sta
 
 
 def late(parameters: Array, state: State, xs: Array, starts: Array) -> tuple[State, Array]:
-    """Resets one step late, as a learner does that reads the flag after the observation."""
+    """Resets one step late, like a learner that reads the flag after the observation."""
     return read(parameters, state, xs, jnp.concatenate([jnp.zeros(1, bool), starts[:-1]]))
 
 

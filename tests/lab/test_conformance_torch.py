@@ -1,4 +1,4 @@
-"""PyTorch's modules as memories of JAX: values, gradients, batches; where PyTorch is installed."""
+"""PyTorch modules as JAX memories: values, gradients, batches; skipped without PyTorch."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ SIZE = 4
 
 
 def memory(read: Any = None) -> TorchModule:
-    """A GRU; PyTorch's own."""
+    """PyTorch's own GRU."""
     torch.manual_seed(0)
     module = torch.nn.GRU(SIZE, SIZE, batch_first=True)
 

@@ -1,4 +1,4 @@
-"""Published costs against the conventions that they follow, and XLA's account of programs."""
+"""Published costs follow the thesis's conventions; XLA's cost analysis of programs."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def few_counts() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, dict[str, Account]]:
-    """Every attention of every setting, counted."""
+    """The counts of every attention in every setting."""
     return {
         s.name: {a.name: a for a in accounts(attention_subjects(s), CostPlan())} for s in SETTINGS
     }
@@ -106,7 +106,7 @@ def test_honest_ratios(counted: dict[str, dict[str, Account]]) -> None:
 
 
 def test_no_gtrxl_is_both_slow_and_large(counted: dict[str, dict[str, Account]]) -> None:
-    """ReLiT is never faster and smaller at once, with whichever GTrXL."""
+    """ReLiT is never faster and smaller at once, with either GTrXL."""
     for where in ("Section 3.3", "Section 5.1.4"):
         pair = [BY_WHAT[where, f"ReLiT {what}"] for what in ("faster", "less space")]
         fast, small = (of_layer(claim, counted[claim.setting.name]).counted for claim in pair)

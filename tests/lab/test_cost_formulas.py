@@ -1,4 +1,4 @@
-"""What is counted from programs is exactly what formulas of sizes give, written by hand."""
+"""The counts from programs exactly equal handwritten formulas of sizes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Costs against counts made by hand, for every construct that a memory may contain."""
+"""Costs equal counts made by hand, for every construct that a memory may contain."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ cubed.defvjp(lambda y: (y**3, y), lambda y, g: (3 * y * y * g,))
 
 
 def scanned(w: Any, y: Any, s: Any) -> Any:
-    # The second carry is constant on the first trip and varies from the second on.
+    # The second carry is constant on the first iteration and varies from the second on.
     def body(carry: Any, _: Any) -> Any:
         a, b = carry
         return (a * a, b * b + a), None
@@ -59,7 +59,7 @@ def looped(w: Any, y: Any, s: Any) -> Any:
     return jax.lax.while_loop(lambda a: a[0] < 9, lambda a: a * 2.0 + 1.0, y)
 
 
-CASES = {  # what is added to the product of 6: elementwise, shared
+CASES = {  # the elementwise and shared operations besides the product of 6
     "nothing": (lambda w, y, s: y, 0, 0),
     "add, divide, exp, compare": (lambda w, y, s: jnp.exp(y + 1) / jnp.where(y > 0, y, 2.0), 0, 0),
     "mul": (lambda w, y, s: y * y, 3, 0),
@@ -108,7 +108,7 @@ def test_sizes() -> None:
 
 
 def test_a_complex_number_is_two_and_a_product_of_two_is_four(ordinary_promotion: None) -> None:
-    """As of the LRU, whose B and C are complex; what is real becomes complex before."""
+    """As in the LRU, whose B and C are complex; real factors are made complex first."""
     n, h = 3, 8
     lru = LRU(n, key=jax.random.key(0), hidden_size=h)
     assert parameters(lru) == 3 * h + 2 * 2 * n * h + n

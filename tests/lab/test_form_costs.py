@@ -1,4 +1,4 @@
-"""Multiply-adds of the forms of a chunk, against sums of products of sizes."""
+"""Multiply-adds of the forms of a chunk equal sums of products of sizes."""
 
 import pytest
 from benchmarks.forms import SIZES, FormCost, form_costs
@@ -11,7 +11,7 @@ WEIGHTS = 128 * (5 * HEADS * HEAD + 3 * HEADS * 4) + HEADS * HEAD * 128
 
 @pytest.fixture(scope="module")
 def costs() -> dict[tuple[str, str], FormCost]:
-    """By memory and form, for one length."""
+    """Costs by memory and form, for one length."""
     assert (
         SIZES["num_heads"] == HEADS and SIZES["head_size"] == HEAD and SIZES["eta"] * HEAD == WIDE
     )
@@ -38,7 +38,7 @@ def test_products_of_chunks(costs: dict[tuple[str, str], FormCost]) -> None:
 
 
 def test_chunks_spare_what_is_elementwise(costs: dict[tuple[str, str], FormCost]) -> None:
-    """Of ReLiT's large state; AReLiT's is so small that chunks multiply more than its steps do."""
+    """For ReLiT's large state; AReLiT's is so small that chunks multiply more than steps do."""
     work = {key: cost.elementwise for key, cost in costs.items()}
     assert work["relit", "chunkwise"] * 5 < work["relit", "xla"] < work["relit", "associative"]
     assert work["arelit", "xla"] < work["arelit", "associative"] < work["arelit", "chunkwise"]

@@ -1,4 +1,4 @@
-"""The stages of `benchmarks/gpu.sh`: that their commands exist, and how they are gone on with."""
+"""The stages of `benchmarks/gpu.sh`: their commands exist, and they resume correctly."""
 
 import importlib
 import importlib.util
@@ -28,7 +28,7 @@ def gpu() -> ModuleType:
 
 @pytest.mark.parametrize("tiny", [False, True])
 def test_every_stage_is_a_command(gpu: ModuleType, tiny: bool, tmp_path: Path) -> None:
-    """Its options parse, and no two stages have one result."""
+    """Its options parse, and no two stages write the same result."""
     stages = gpu.stages(tmp_path, tiny)
     assert len({stage.path(tmp_path) for stage in stages}) == len(stages)
     for stage in stages:
@@ -50,7 +50,7 @@ def test_every_stage_is_a_command(gpu: ModuleType, tiny: bool, tmp_path: Path) -
 def test_what_has_a_result_is_not_run_again(
     gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure and a stage out of time have none; a finding is one."""
+    """A failure and a stage out of time have no result; a finding is one."""
     programs = {
         "fine": "print('{}')",
         "finding": "print('{}'); raise SystemExit(1)",
@@ -89,7 +89,7 @@ def test_what_has_a_result_is_not_run_again(
 
 @pytest.mark.slow
 def test_a_try_of_everything(tmp_path: Path) -> None:
-    """Every stage for real, at sizes that a processor computes in a minute or two."""
+    """Every stage runs for real, at sizes that a CPU computes in a minute or two."""
     command = [str(ROOT / "benchmarks" / "gpu.sh"), "--tiny", "--output", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

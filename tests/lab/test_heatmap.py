@@ -1,4 +1,4 @@
-"""Scores as a table of colours: of the rows that are there, the best memory first."""
+"""Heat maps of scores: made from existing rows, the best memory first."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Incremental SVD in AReLiT's place: exact while its rank suffices, then the nearest of it."""
+"""Incremental SVD in place of AReLiT: exact while its rank suffices, then the nearest matrix."""
 
 import csv
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchmarks.approximation.attention import Gates, draw_inputs
 
 
 def test_a_step_is_the_nearest_of_its_rank() -> None:
-    """Gates of each entry, of several draws at once; orthonormal before and after."""
+    """With gates for each entry, for several draws at once; orthonormal before and after."""
     random = np.random.default_rng(0)
     factors = svd.empty((2,), (5, 7), 3)
     for step in range(6):

@@ -1,4 +1,4 @@
-"""The learner's speed and memory: what is measured on, counted, reported and refused."""
+"""The learner's speed and memory: the measured data, counts, reports and refusals."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_what_is_measured_is_the_study_s_agent(name: str) -> None:
 
 
 def test_a_picture_s_multiply_adds_are_counted() -> None:
-    """Of the encoder by hand: convolutions of 3x3 on 64, 32, 16 and 8 pixels a side, and 512."""
+    """The encoder's by hand: convolutions of 3x3 on 64, 32, 16 and 8 pixels a side, and 512."""
     config = config_of("lstm", 2, {})
     agent = abstract_agent(config, make_parts(config).task)
     picture = jax.ShapeDtypeStruct((SIDE, SIDE, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Memory of learning against the length of chunks, by XLA's own plan; and how it is shown."""
+"""Memory of learning against the length of chunks, by XLA's own plan; and its report."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ needs_kernel = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 @needs_kernel
 def test_relits_recurrence_needs_a_twentieth_of_all_its_states() -> None:
-    """Inputs, outputs and gradients of the recurrence, and the kernel's own, by the C_t alone."""
+    """Inputs, outputs and gradients of the recurrence, and the kernel's own, beside all C_t."""
     memory = make_memory("relit", input_size=16, key=jax.random.key(0), **SIZES)
     state = memory.init_state()[0].attention
     lead = (ENVS, TIME)
@@ -56,7 +56,7 @@ def test_relits_recurrence_needs_a_twentieth_of_all_its_states() -> None:
 
 @needs_kernel
 def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> None:
-    """The whole memory, its layer's gates and products included."""
+    """For the whole memory, including its layer's gates and products."""
     memory = make_memory("relit", input_size=16, key=jax.random.key(0), **SIZES)
     program = compile_gradient(memory, TIME, ENVS, lambda m, *args: m.unroll(*args))
     kept = compile_gradient(memory, TIME, ENVS, scan_steps)
@@ -66,7 +66,7 @@ def test_relits_gradient_needs_a_twentieth_of_one_that_keeps_its_states() -> Non
 
 @needs_kernel
 def test_what_a_kernel_of_matrices_holds() -> None:
-    """A state of 64 x 64 in 16 steps, one gradient, and four rows in 17; of a head a thread."""
+    """A state of 64 x 64 in 16 steps, one gradient, and four rows in 17; of a head per thread."""
     sizes = SIZES | {"head_size": 64}
     for name, steps in (("gated_delta_net", 256), ("delta_product", 512)):
         memory = make_memory(
@@ -91,7 +91,7 @@ def test_lengths_are_measured_by_turns() -> None:
 
 @pytest.mark.slow
 def test_every_form_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the memories that have several, without the kernel where there is none."""
+    """For memories with several forms; without the kernel if there is none."""
     plan = lengths.QUICK
     labels = [subject.label for subject in subjects(plan)]
     assert ["arelit, chunkwise", "arelit, associative", "linear_transformer"] == labels[-3:]

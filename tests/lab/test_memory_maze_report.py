@@ -1,4 +1,4 @@
-"""The Memory Maze study's report: claims by rule, figures, searches, and whatever is missing."""
+"""The Memory Maze study's report: claims by rule, figures, searches, and missing parts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ AS_PUBLISHED |= {"arelit": 10.0, "none": 2.0}
 
 
 def published(cell: Cell) -> float:
-    """A return as the thesis tells it, with a little noise by seed."""
+    """A return as in the thesis, with a little noise by seed."""
     value = AS_PUBLISHED[cell.model]
     if cell.setting == "15x15":
         value = {"lstm": 15.0, "gtrxl-256": 20.0}.get(cell.model, value)
@@ -91,7 +91,7 @@ def test_without_a_measurement_the_trainings_tell_the_speed(tmp_path: Path) -> N
 
 
 def test_seeds_that_agree_have_no_interval_and_returns_may_be_negative(tmp_path: Path) -> None:
-    """As of another task; the axis of returns was upside down."""
+    """As in another task; the axis of returns was upside down."""
     folder = write_maze(tmp_path, lambda cell: -100.0)
     seen = {finding.seen for claim in judged(folder)[:4] for finding in claim.findings}
     assert seen == {"-100.00 and -100.00, difference 0.00"}
@@ -157,12 +157,12 @@ def test_a_whole_report_has_the_figures_and_says_what_it_leaves_out(tmp_path: Pa
 
 @pytest.fixture
 def search(tmp_path: Path) -> Path:
-    """A search that one pair of each agent wins."""
+    """A search in which one pair of each agent wins."""
     whole = replace(study.sweep(), steps=STEPS).only(["lstm", "arelit"])
     won = {"lstm": "11x11 rate-0.0025 entropy-0.03", "arelit": "11x11 rate-2.5e-05 entropy-0.0003"}
     rows = [maze_row(c, 9.0 if won[c.model] == c.setting else 1.0) for c in whole.cells()]
     rows += [maze_row(Cell("lstm", rows[0]["setting"], 0), 99.0, steps=2 * STEPS)]
-    # Few trainings count less, however good.
+    # Agents with few trainings count less, however good.
     rows += [maze_row(Cell("lstm", "11x11 rate-1 entropy-1", 0), 99.0)]
     return write_whole(tmp_path / "search", whole, rows)
 

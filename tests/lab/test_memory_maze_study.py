@@ -1,4 +1,4 @@
-"""The Memory Maze study: its grid, the thesis's tables beside it, its command, its cells."""
+"""The Memory Maze study: its grid, the thesis's tables, its command, its cells."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ NOT_APPLICABLE = "N/A"
 
 
 class Entry(NamedTuple):
-    """One value of the thesis, and whether the study has it."""
+    """One value of the thesis, and whether the study uses it."""
 
     table: str
     """The table's or section's number."""
@@ -46,16 +46,16 @@ class Entry(NamedTuple):
     model: str
     """An agent's name, or "all"."""
     published: str
-    """A number, several between spaces where they were searched or run, or "N/A"."""
+    """A number, several between spaces if they were searched or run, or "N/A"."""
     setting: str
-    """Where the study has it, see `value_of`; nothing if nowhere."""
+    """Where the study has it, see `value_of`; empty if nowhere."""
     follows: str
     """"yes", "swept" (one of the values that were searched) or "no"."""
     why: str
 
 
 def published_settings() -> list[Entry]:
-    """Tables A.3 and A.4 and what else section 5.2 and appendix A.2 say in numbers."""
+    """Tables A.3 and A.4 and the other numbers of section 5.2 and appendix A.2."""
     file = Path(study.__file__).with_name("published.csv")
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
     return [Entry(**row) for row in rows]

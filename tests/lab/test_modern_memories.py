@@ -1,4 +1,4 @@
-"""The picture of every seed of a T-Maze of 160, drawn of the rows that are there."""
+"""The picture of every seed of a T-Maze of 160, drawn from existing rows."""
 
 from pathlib import Path
 

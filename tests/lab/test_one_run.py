@@ -1,4 +1,4 @@
-"""`benchmarks/one_run.py`: what each of its processes measures."""
+"""`benchmarks/one_run.py`: the measurement of each of its processes."""
 
 import pytest
 from benchmarks.processes import answer

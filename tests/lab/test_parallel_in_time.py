@@ -1,4 +1,4 @@
-"""The time of learning a chunk at once beside that of its steps: what is measured and shown."""
+"""The time to learn a chunk in parallel and step by step: measurements and their report."""
 
 import json
 from pathlib import Path

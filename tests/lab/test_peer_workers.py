@@ -1,4 +1,4 @@
-"""The processes in which libraries run, and what they must have in common."""
+"""The processes that run libraries, and the properties they must share."""
 
 import math
 import sys
@@ -91,7 +91,7 @@ def test_every_subject_has_a_program_and_arrays() -> None:
 
 @pytest.mark.slow
 def test_clews_own_worker_reads_today_s_agents(tmp_path: Path) -> None:
-    """Every family's first subject keeps the laws, and has gradients by the arrays' names."""
+    """Every family's first subject keeps the laws, and names gradients like the arrays."""
     worker = Worker([sys.executable, str(PROGRAMS / WORKERS["clew"])])
     sizes = serve.Sizes(6, 2, 3, 4)
     try:

@@ -1,4 +1,4 @@
-"""Comparing with other libraries: turns, intervals, equal work, tables; the libraries pretend."""
+"""Comparisons with other (here fake) libraries: turns, intervals, equal work, tables."""
 
 import json
 import math
@@ -106,7 +106,7 @@ def test_several_widths_and_environments_are_points_of_their_own(tmp_path: Path)
     learned = [row for row in rows if row.mode == "learn" and row.subject == "clew.lstm"]
     points = [(row.width, row.envs) for row in learned]
     assert points == [(3, 2), (3, 5), (6, 2), (6, 5)]
-    assert len(rows) == 4 * (len(learned) + 2)  # and one step at each width
+    assert len(rows) == 4 * (len(learned) + 2)  # plus one step at each width
     several = PeerComparison({"cores": 2, "processor": "x86"}, plan, {}, rates, found, rows)
     text = markdown(several)
     assert "Width 3 and 6, 2 and 5 environments learning" in text
@@ -130,7 +130,7 @@ def test_a_comparison_is_added_to_an_earlier_one() -> None:
 
 
 def test_a_page_of_an_earlier_version_is_measured_anew(capsys: pytest.CaptureFixture) -> None:
-    """By its own command; nothing can be added to it."""
+    """The error gives the command for it; nothing can be added to the old page."""
     folder = ROOT / "results" / "peers"
     require_nothing_lost(folder, list(FAMILIES))
     assert main(["--add", "--output", str(folder)]) == 2
@@ -188,7 +188,7 @@ def test_without_an_environment_it_says_why(
 
 
 def test_every_library_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TorchRL's two forms share a program; each is timed with the threads that suit it."""
+    """TorchRL's two forms share a program; each is timed with its best number of threads."""
     monkeypatch.setattr(processes, "peers_python", lambda: Path("python"))
     monkeypatch.setattr(processes, "Worker", lambda command: SimpleNamespace(command=command))
     workers = processes.Workers()
@@ -197,7 +197,7 @@ def test_every_library_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_lock_of_the_peers_agrees_with_ours() -> None:
-    """The same compiler on both sides, and nothing of a machine in the file."""
+    """The compiler is the same on both sides, and the file mentions no machine."""
     versions = [
         dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / name).read_text(), re.MULTILINE))
         for name in ("requirements.lock", "tools/peers.lock")

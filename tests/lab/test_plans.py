@@ -1,4 +1,4 @@
-"""Studies of `benchmarks/`: what their command line makes of a plan."""
+"""Studies of `benchmarks/`: the study that a command line makes from a plan."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The best returns in POPGym's tasks: computed again in part, and policies played in the tasks."""
+"""The best returns in POPGym's tasks: partly computed again, with policies played in the tasks."""
 
 import itertools
 import json
@@ -45,15 +45,15 @@ def test_what_is_computed_comes_out_again(task: str, difficulty: str) -> None:
 
 
 def test_a_memory_of_four_cards_by_hand() -> None:
-    """One turn is a guess of one of three; then everything is known."""
+    """The first turn guesses one of three; then everything is known."""
     assert cards.expected_mismatches(((0, 2), (0, 2))) == pytest.approx(2 / 3)
 
 
 def test_no_policy_is_above_the_bound_of_few_arms() -> None:
-    """One arm and one pull is worth what is paid; two arms and two pulls are known by hand."""
+    """One arm and one pull is worth the expected payment; two arms and two pulls by hand."""
     prices = np.linspace(0.0, 1.0, 1001)[:, None]
     assert bandit.single_arm_value(1, np.zeros((1, 1)))[0, 0] == pytest.approx(0.5)
-    best = 0.5 + 0.5 * (2 / 3) + 0.5 * 0.5  # the arm that paid again, else the other one
+    best = 0.5 + 0.5 * (2 / 3) + 0.5 * 0.5  # the arm that paid again, otherwise the other one
     assert min(2 * prices + 2 * bandit.single_arm_value(2, prices))[0] >= best
 
 
@@ -77,7 +77,7 @@ def test_chances_of_mines_are_those_of_all_boards() -> None:
 def turned_right(seen: np.ndarray) -> int:
     """An action along the right wall, from an observation alone: left, right, up or down."""
     view, last = seen[:9].reshape(3, 3), int(seen[9])
-    here = (1, 1)  # at the upper and the left edge the view is moved
+    here = (1, 1)  # at the upper and left edges the view is shifted
     if view[0, 1] == START and last in (2, 4) and (view[2] == WALL).all():
         here = (0, 1)
     if view[1, 0] == START and last in (0, 4) and (view[:, 2] == WALL).all():

@@ -1,4 +1,4 @@
-"""The study on POPGym's tasks: its grid, a memory of one's own in it, and its report."""
+"""The study on POPGym's tasks: its grid, a user's own memory in it, and its report."""
 
 import csv
 import json
@@ -64,7 +64,7 @@ def test_floors_are_the_best_without_a_memory(difficulty: str) -> None:
 
 
 def test_the_documentation_tells_them() -> None:
-    """Its table of what needs no memory."""
+    """Its table of returns without a memory has them."""
     text = Path("docs/popgym.md").read_text(encoding="utf-8")
     for task in returns("memoryless", "easy"):
         found = [f"{returns('memoryless', difficulty)[task]:.2f}" for difficulty in DIFFICULTIES]
@@ -73,7 +73,7 @@ def test_the_documentation_tells_them() -> None:
 
 @pytest.mark.parametrize("task", fast_only(returns("memoryless", "easy"), "repeat_first"))
 def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
-    """The answer to every observation that earns most in half of many episodes, in the others."""
+    """The best answer to every observation in half of many episodes, applied in the other half."""
     env: Any = POPGYM[task]()
 
     @jax.jit
@@ -95,7 +95,7 @@ def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
 
 
 def test_an_action_can_carry_what_repeat_first_asks_for() -> None:
-    """So no memory is needed there by who sees the previous action."""
+    """So a policy that sees the previous action needs no memory there."""
     env = wrap(POPGYM["repeat_first"](), WrapperConfig(previous_action=True))
     state, seen = jax.jit(env.reset)(jax.random.key(0))
     total, step, ended = 0.0, jax.jit(env.step), False
@@ -168,10 +168,10 @@ def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
-    """Means leave out RepeatFirst, curves are where models differ, long names find room, and the
-    best returns stand beside the floors.
+    """Means leave out RepeatFirst, curves are drawn where models differ, long names have room, and
+    the best returns are shown beside the floors.
 
-    A drawing that is too small for its labels is a warning of Matplotlib's, and so an error here.
+    A drawing that is too small for its labels makes Matplotlib warn, which is an error here.
     """
     wanted = ["repeat-first", "repeat-previous", "count-recall", "autoencode", "battleship"]
     asked = grid.study().only(["gru", "lstm"], [*wanted, "noisy-position-only-pendulum"])

@@ -15,7 +15,7 @@ from clew.run.build import make_parts
 
 
 def test_study_totals() -> None:
-    """The published agents, whole: encoder, memory and heads at 16 inputs and 4 actions."""
+    """Whole published agents: encoder, memory and heads at 16 inputs and 4 actions."""
     rows = study_costs("pramanik")
     totals = {row["name"].removeprefix("pramanik/"): row["parameters"] for row in rows}
     expected = {
@@ -47,7 +47,7 @@ def test_makkink_totals() -> None:
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_is_possible(name: str) -> None:
-    """And says where it came from."""
+    """And it names its source."""
     if name.startswith("memory-maze/"):
         pytest.importorskip("memory_maze")
     make_parts(preset(name))
@@ -55,7 +55,7 @@ def test_every_preset_is_possible(name: str) -> None:
 
 
 def test_an_unknown_preset_comes_with_the_nearest() -> None:
-    """As every name does."""
+    """Like every unknown name."""
     with pytest.raises(UserError, match="did you mean.*makkink/gtrxl"):
         preset("makkink/gtrlx")
 
@@ -70,7 +70,7 @@ def test_memory_maze_presets_hold_the_tables() -> None:
 
 
 def test_memory_maze_agents_have_the_published_parts() -> None:
-    """Numbers of the memories at 512 features, by hand from Table A.4 with an FFN of 256."""
+    """Sizes of the memories at 512 features, by hand from Table A.4 with an FFN of 256."""
     sizes = {}
     for name in ("lstm", "gtrxl-256", "arelit"):
         config = preset(f"memory-maze/{name}")

@@ -1,4 +1,4 @@
-"""The time of learning beside that of a memory's own products: what is counted and shown."""
+"""The time of learning relative to that of a memory's own products: counts and report."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from clew.lab.costs.count import multiply_adds
 
 @pytest.mark.slow
 def test_products_are_those_of_steps_where_nothing_else_is_multiplied() -> None:
-    """A GRU's chunk has its steps' products, and forward and backward are three of them."""
+    """A GRU's chunk has its steps' products; forward and backward have three times as many."""
     plan = QUICK._replace(memories=("gru",))
     (row,), rates = measure(plan, lambda what: None)
     step = multiply_adds(make("gru", plan)).products

@@ -1,7 +1,7 @@
-"""Products and states of the linear recurrences, from their equations by hand, beside the counter.
+"""Products and states of the linear recurrences, by hand from their equations, equal the counter's.
 
-Of one step: n inputs, L layers of width d, feed-forward nets of f, H heads of size h, D = H h, and
-whatever else a memory's options name. What is elementwise is not written out here.
+For one step: n inputs, L layers of width d, feed-forward nets of f, H heads of size h, D = H h, and
+other options of a memory. Elementwise operations are not written out here.
 """
 
 from collections.abc import Callable
@@ -32,19 +32,19 @@ class Sizes(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of one layer, without its feed-forward net."""
+    """The cost of one layer, without its feed-forward net."""
 
     products: int
     floats: int
 
 
 SIZES = (Sizes(5, 14, 3, 11, 2, 10), Sizes(3, 10, 1, 7, 3, 4))
-CONV, RANK, KEY, STATE, PARTS = 4, 16, 16, 32, 2  # defaults of the options that no letter has
+CONV, RANK, KEY, STATE, PARTS = 4, 16, 16, 32, 2  # defaults of the options without a letter
 RWKV_RANK = 32
 
 
 def diagonal(into: int, out: int, floats: int) -> Callable[[Sizes], Cost]:
-    """A diagonal state between d x d matrices, of which `into` are before it and `out` after."""
+    """A diagonal state between d x d matrices, `into` of which come before it and `out` after."""
     return lambda s: Cost((into + out) * s.d * s.d, floats * s.d)
 
 

@@ -1,4 +1,4 @@
-"""Reports of studies: their numbers against direct computation, their page, their mistakes."""
+"""Reports of studies: their numbers equal direct computation; their page; their errors."""
 
 import csv
 import json
@@ -117,7 +117,7 @@ def test_the_best_floor_without_a_memory(unfinished) -> None:
     info = data.settings["length-3"]
     assert info.floor == pytest.approx(0.02) and not info.needless
     opposite = info._replace(floors={"constant": -0.26, "majority": 0.5, "memoryless": -0.26})
-    assert opposite.floor == 0.26  # the other constant answer; majority takes a memory
+    assert opposite.floor == 0.26  # the other constant answer; the majority needs a memory
     assert data.settings["length-1"].needless
     assert info._replace(floors={}).floor is None
     assert not info._replace(floors={"random": -1200.0}, perfect=-100.0).needless
@@ -132,7 +132,7 @@ def test_costs_share_a_programs_seconds(unfinished) -> None:
 
 
 class Page(HTMLParser):
-    """What a browser would ask for, and whether every element ends where it should."""
+    """Collects the resources a browser would load, and checks that every element is closed."""
 
     VOID = ("meta", "br", "path")
 
@@ -187,7 +187,7 @@ def test_what_is_missing_is_told_and_not_zero(unfinished) -> None:
     told = makkink.published_table("length")["none", "length-20"]
     assert f"<td>–<small>{told.mean:.3f} ± {told.std:.3f}</small></td>" in text
     assert "memory not needed" in text
-    assert "≡" in text  # none earns what the last bit earns, with every seed
+    assert "≡" in text  # no model earns what the last bit earns, with every seed
 
 
 def test_other_forms_say_the_same(unfinished) -> None:
@@ -212,7 +212,7 @@ def test_a_study_of_ones_own_with_one_seed(tmp_path: Path, capsys) -> None:
     assert "no deviations, no intervals and no tests" in text
     assert "&lt;b&gt;bold&lt;/b&gt;" in text and "<b>bold" not in text
     assert "to/the &amp; end" in text and "own &lt;study&gt;" in text
-    assert "trained for" not in text  # no thesis, no budget of its own to be beside
+    assert "trained for" not in text  # without a thesis there is no budget to compare with
     assert "published" not in text and "floor" not in text.replace("at the floor", "")
     again = make_report([folder], tmp_path / "again", title="Mine")
     assert again.html.read_text(encoding="utf-8") == text  # byte for byte
@@ -245,7 +245,7 @@ CORRIDORS = {name: Setting("tmaze", {"corridor_length": n}) for name, n in (("a"
 
 
 def fabricated(folder: Path, scores: dict[str, dict[str, list[float | None]]], **changes) -> Path:
-    """A study's folder with the scores of the seeds from 0; what is beyond a list is missing."""
+    """A study's folder with the scores of the seeds from 0; seeds beyond a list are missing."""
     models = {name: TrainConfig(memory="none") for name in scores}
     values = {"models": models, "settings": CORRIDORS, "seeds": tuple(range(5))}
     study = own_study(**(values | changes))
@@ -293,7 +293,7 @@ NINE, FIVE = [0.9, 0.9, 0.91, 0.9, 0.92], [0.5, 0.52, 0.5, 0.51, 0.5]
 def test_means_say_which_seeds_and_settings_they_lack(
     tmp_path: Path, mine: dict, cell: str, headline: str
 ) -> None:
-    """And every setting counts in which there is a seed, in the summary and beside the cost."""
+    """Every setting with a seed counts, in the summary and beside the cost."""
     scores = {"gru": {"a": NINE, "b": FIVE}, "mine": mine}
     text = make_report([fabricated(tmp_path / "x", scores)]).markdown.read_text()
     assert headline in text
@@ -315,7 +315,7 @@ def test_the_same_seeds_are_compared_though_some_lack(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_normalised_scores_are_over_every_setting_of_a_model(tmp_path: Path) -> None:
-    """A model is better than those that have all of its settings, of which one here is alone."""
+    """A model is ranked against those that have all of its settings; here one stands alone."""
     settings = {name: replace(s, floors={"memoryless": 0.1}) for name, s in CORRIDORS.items()}
     scores = {"gru": {"a": NINE, "b": FIVE[:4]}, "mine": {"a": NINE[:3], "b": []}}
     report = make_report([fabricated(tmp_path / "x", scores, settings=settings)])
@@ -352,13 +352,13 @@ def test_a_perfect_score_other_than_one(
     assert ("**Normalised scores**" in text) == ((floor, perfect) == (50.0, 500.0))
     study = json.loads((folder / "study.json").read_text())
     assert study["settings"]["a"].pop("perfect") == perfect
-    (folder / "study.json").write_text(json.dumps(study))  # as those of before
+    (folder / "study.json").write_text(json.dumps(study))  # as in older folders
     assert read_study(folder).settings["a"].perfect == 1.0
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path) -> None:
-    """As after more steps were asked for; their seconds are a part of the longer ones'."""
+    """As after a longer budget was asked for; their seconds are part of the longer ones'."""
     study = own_study(settings={"corridor": Setting("tmaze")}, seeds=(0, 1))
     folder = write_folder(tmp_path / "one", study, lambda cell: 0.5 + 0.25 * cell.seed)
     longer = [
@@ -408,7 +408,7 @@ def test_a_model_alone_is_not_the_best_and_rows_without_scores_are_there(tmp_pat
 
 
 def test_a_model_with_rows_and_without_scores_has_no_ranks(tmp_path: Path, monkeypatch) -> None:
-    """It ended the report: "values must be a list with ... at least 2 seeds"."""
+    """It used to end the report: "values must be a list with ... at least 2 seeds"."""
     monkeypatch.setattr(files, "save_chart", lambda chart, _, folder: folder / chart.name)
     many, seeds = [n / 20 for n in range(10)], tuple(range(10))
     scores = {"gru": {"a": many}, "lstm": {"a": many}, "mine": {"a": [None] * 9 + [0.5]}}
@@ -436,7 +436,7 @@ def test_floors_and_early_scores_below_all_others_are_within_the_axes(tmp_path: 
 
 
 def limits_of(panel: Panel) -> tuple[float, float]:
-    """The ends of the axis of scores of a panel that is drawn."""
+    """The limits of the score axis of a drawn panel."""
     axes = new_figure(3.0, 2.0).subplots()
     panel.draw(axes)
     scores_along_x = axes.get_xlabel() == "return"

@@ -31,7 +31,7 @@ MEANS = {"lstm": 0.5, "transformer-xl": 0.3, "gtrxl": 0.8, "rezero": 0.1, "integ
 
 
 def score(cell: Cell) -> float:
-    """Seeds close around a mean of the model; transformer-xl's far around it."""
+    """Seeds close to a mean of the model; transformer-xl's are far from it."""
     wide = 0.3 if cell.model == "transformer-xl" else 0.02
     return MEANS[cell.model] + wide * (-1) ** cell.seed * (1 + cell.seed / 100)
 
@@ -81,7 +81,7 @@ def test_the_rule_of_a_verdict() -> None:
     assert judged(0.3, 0.1, 0.01) == HELD
     assert judged(-0.3, 0.1, 0.01) == NOT_HELD
     assert judged(0.1, 0.3, 0.4) == UNDECIDED  # the interval reaches beyond a relevant difference
-    assert judged(0.0, 0.02, 1.0) == NOT_HELD  # a difference worth the name is ruled out
+    assert judged(0.0, 0.02, 1.0) == NOT_HELD  # a relevant difference is ruled out
     alike = welch_from_spreads(Spread(1.0, 0.0, 30), Spread(1.0, 0.0, 30))
     assert verdict(alike, 1.0, alike.high) == NOT_HELD
 
@@ -101,7 +101,7 @@ def test_pairs_are_all_there(data: StudyData) -> None:
 
 def test_the_thesiss_own_tests_are_reproduced(data: StudyData) -> None:
     table = published_tests(data, SETTINGS)
-    assert table is not None and len(table.records) == 4  # universal and size-10 are not there
+    assert table is not None and len(table.records) == 4  # universal and size-10 are missing
     for record in table.records:
         assert record["welch_of_published"] == pytest.approx(record["published_p"], abs=3e-3)
 

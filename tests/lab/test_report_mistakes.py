@@ -1,4 +1,4 @@
-"""What `clew report` says where it cannot make a report."""
+"""The errors of `clew report` when it cannot make a report."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def test_rows_edited_by_hand_are_named_by_line(tmp_path: Path, change, message: 
 
 
 def test_a_damaged_row_is_left_out_and_named(tmp_path: Path, capsys) -> None:
-    """And the line of another mistake is counted in the file, not among the good rows."""
+    """The line number of another mistake is that in the file, not among the good rows."""
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
     rows = (folder / "results.jsonl").read_text()
     (folder / "results.jsonl").write_text(f"{{\n{rows}")
@@ -87,7 +87,7 @@ def test_joined_rows_count_once_and_must_be_of_the_same_settings(tmp_path: Path)
 
 @pytest.mark.usefixtures("undrawn")
 def test_what_failed_is_named(tmp_path: Path) -> None:
-    """Unless it was trained since; and cells say of how many settings they are."""
+    """Unless it was trained since; and cells say how many settings they cover."""
     folder = write_folder(tmp_path / "own", own_study(), lambda cell: 0.5)
     gone, *left = read_results(folder)
     write_rows(folder, left)

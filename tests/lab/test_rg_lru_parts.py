@@ -1,4 +1,4 @@
-"""RG-LRU with parts away, minGRU with those added: the equations that are left."""
+"""RG-LRU with parts removed, minGRU with those added: the remaining equations hold."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ def made(kind: Any, **options: Any) -> Any:
 
 
 def draw(seed: int, size: int) -> jax.Array:
-    """What a chunk observes."""
+    """The observations of a chunk."""
     return jax.random.normal(jax.random.key(seed), (STEPS, size))
 
 
 def read(memory: AbstractMemory) -> np.ndarray:
-    """What it makes of a chunk in which an episode starts."""
+    """The outputs for a chunk in which an episode starts."""
     xs, starts = draw(1, 3), jnp.arange(STEPS) == 3
     ys = memory.unroll(memory.init_state(), xs, starts)[1]
     by_steps = scan_steps(memory, memory.init_state(), xs, starts)[1]

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.staleness`: its task; what does not learn does not go stale."""
+"""`python -m benchmarks.staleness`: its task; without learning nothing becomes stale."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from clew.run.json_lines import read
 
 
 def test_the_suit_of_three_steps_ago_is_right() -> None:
-    """Saying it earns 1 in an episode of 51 steps, whose first three ask nothing."""
+    """Naming it earns 1 in an episode of 51 steps, whose first three ask for nothing."""
     env = staleness.RepeatPrevious()
     state, suit = env.next_episode(None, jax.random.key(0))
     seen, rewards, ends = [int(suit)], [], []
@@ -31,7 +31,7 @@ def test_the_suit_of_three_steps_ago_is_right() -> None:
 
 
 def test_it_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left of a row that was cut short is no row, and the memory is measured again."""
+    """A partly written row does not count, and the memory is measured again."""
 
     def measure(memory: str, task: str, seeds: int) -> list[dict[str, Any]]:
         return [{"memory": memory, "task": task, "seed": seed} for seed in range(seeds)]
@@ -51,7 +51,7 @@ def test_it_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_with_the_same_parameters_no_state_is_stale(
     memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a stored state says is then what the whole episode says; an empty memory is wrong."""
+    """A stored state then gives the whole episode's values; an empty memory gives wrong ones."""
     monkeypatch.setattr(staleness, "R2D2", replace(staleness.R2D2, learning_rate=0.0))
     monkeypatch.setattr(staleness, "UPDATES", 20)
     monkeypatch.setattr(staleness, "AGES", (4,))

@@ -1,4 +1,4 @@
-"""Starts are timed until the first update, by the command that a user gives."""
+"""Starts are timed until the first update, by the command that a user types."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def saying(text: str, seconds: float) -> subprocess.Popen[str]:
 def test_the_line_after_the_first_update_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No line before it looks alike."""
+    """No line before it looks the same."""
     lines = Lines()
     lines.start(tmp_path, TrainConfig())
     lines.phase("compiling")
@@ -48,7 +48,7 @@ def test_a_command_that_ends_early_gives_no_figures() -> None:
 def test_cold_comes_before_warm_in_one_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And every turn has a folder of its own."""
+    """And every turn has its own folder."""
     folders: list[str] = []
 
     def launch(arguments: Sequence[str], folder: str, checkout: Path) -> subprocess.Popen[str]:

@@ -161,7 +161,7 @@ def test_an_impossible_evaluation_is_refused_before_anything_runs(named: str, va
 
 
 def test_a_resumable_study_needs_a_folder_for_each_run() -> None:
-    """A slash made every run fail, after all had been begun."""
+    """A slash made every run fail, after all had started."""
     study = small_study(resumable=True, episodes=None, steps=200, evaluation=Evaluation())
     study = study.only(["gru"], ["length-1"])
     with pytest.raises(UserError, match="must have no slashes, got 'gru' on 'a/b'"):
@@ -182,7 +182,7 @@ def test_checkpoints_of_a_model_with_a_slash_are_in_the_studys_folder(tmp_path: 
 
 
 def test_a_pack_that_was_stopped_finds_its_checkpoints(tmp_path: Path) -> None:
-    """In the folder of model, digests and seeds, where older studies have theirs."""
+    """In the folder of model, digests and seeds, as in older studies."""
     study = small_study()
     for pack in make_packs(study, set()):
         identity = [[study.digest(pack.model, name) for name in pack.settings], list(pack.seeds)]
@@ -191,7 +191,7 @@ def test_a_pack_that_was_stopped_finds_its_checkpoints(tmp_path: Path) -> None:
 
 
 def test_packs_of_the_same_settings_under_two_names_have_two_folders(tmp_path: Path) -> None:
-    """Side by side, the first to end removed the other's checkpoints."""
+    """When run at the same time, the first to end used to remove the other's checkpoints."""
     config = small_study().models["gru"]
     study = small_study(
         models={"a b": config, "a-b": config}, settings={"x": SETTING, "y": SETTING}
@@ -226,7 +226,7 @@ def test_a_setting_of_another_type_is_refused() -> None:
 
 
 def test_numbers_of_numpy_are_taken_in_settings_and_evaluations(tmp_path: Path) -> None:
-    """They ended the study when it was to be written down."""
+    """They used to end the study when it was written to disk."""
     far = {"far": {"memory_length": np.int64(9)}}
     setting = replace(SETTING, options={"memory_length": np.int64(1)}, further=far)
     setting = replace(setting, floors={"random": np.float32(0.5)}, perfect=np.float32(2))
@@ -242,7 +242,7 @@ def test_a_part_of_a_study_has_its_part_of_what_is_known_of_it() -> None:
     study = small_study(expected=expected, weights={"gru": 2.0, "lstm": 3.0})
     part = study.only(["gru"])
     assert [*part.expected] == [("gru", "length-1")]
-    assert study.only(settings=["length-2"]).expected == expected  # of rows of an earlier command
+    assert study.only(settings=["length-2"]).expected == expected  # with rows of an earlier command
 
 
 @pytest.mark.parametrize("name", ["score", "further_needs"])
@@ -267,7 +267,7 @@ class Timed(Cue):
 
 
 def test_a_score_with_the_name_of_a_column_is_refused() -> None:
-    """Its curve would have both in one column."""
+    """Otherwise its curve would have both in one column."""
     study = small_study(settings={"own": Setting("test_study:Timed", decisions=3)}, score="steps")
     with pytest.raises(UserError, match="own: test_study:Timed has a metric 'steps', .* otherwise"):
         check_study(study)

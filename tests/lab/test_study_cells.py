@@ -1,4 +1,4 @@
-"""Long cells: runs with checkpoints that a kill, or a larger budget, goes on with."""
+"""Long cells are runs with checkpoints that continue after a kill, or with a larger budget."""
 
 import json
 import subprocess
@@ -60,7 +60,7 @@ def test_a_row_tells_training_end_and_other_corridors(whole) -> None:
 
 
 def test_rows_say_the_same_of_how_they_were_made() -> None:
-    """A worker that has had another model before says what a fresh one says."""
+    """A worker that ran another model before writes the same as a fresh one."""
     study = small_cells()
     config = study.config("gru", "corridor-3", (0,))
     plain = replace(config, memory="none", memory_options={})
@@ -79,7 +79,7 @@ def test_a_killed_cell_goes_on_and_ends_as_if_nothing_had_been(whole, tmp_path) 
     assert checkpoints_of(small_cells(), PACK, tmp_path)
     shares: list[float] = []
     (row,) = run_job(job, shares.append)
-    assert shares[0] > 0.3  # it did not begin anew
+    assert shares[0] > 0.3  # it did not start over
     assert timeless(row) == timeless(whole[1])
 
 
@@ -145,7 +145,7 @@ def test_a_study_survives_its_workers(tmp_path) -> None:
     study = small_cells(models={"gru": small_cells().models["gru"]}, seeds=(0,), steps=32_000)
     result = run_study(study, tmp_path, workers=1, progress=watch)
     assert watch.killed and ["trying that again" in text for text in watch.messages] == [True]
-    assert min(share for share in watch.after if share) > 0.35  # it did not begin anew
+    assert min(share for share in watch.after if share) > 0.35  # it did not start over
     assert [row["steps"] for row in result.rows] == [32_000] and not result.failures
 
 

@@ -32,9 +32,9 @@ nothing = 3
 
 @pytest.fixture
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module `mine` in the current folder, which is where the command looks.
+    """A module `mine` in the current folder, where the command looks for it.
 
-    Other tests have one of that name too; none knows of another's.
+    Other tests have a module of that name too; they do not interfere.
     """
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)

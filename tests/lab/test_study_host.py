@@ -1,4 +1,4 @@
-"""Studies of Gymnasium environments: cells are runs, on the whole machine, and survive kills."""
+"""Studies of Gymnasium environments: cells are runs on the whole machine and survive kills."""
 
 import json
 import signal
@@ -44,7 +44,7 @@ def test_a_cell_of_an_environment_of_others_is_a_run(tmp_path: Path) -> None:
         run_job(job, listen)
     shares: list[float] = []
     (row,) = run_job(job, shares.append)
-    assert shares[0] > killed[0]  # it did not begin anew, however late the last checkpoint was
+    assert shares[0] > killed[0]  # it did not start over, however late the last checkpoint was
     assert (row["steps"], row["episodes"], row["standard_error"]) == (192, 0, None)
     assert row["curve"]["steps"] == [32, 96, 128, 192]
     assert row["mean"] == row["last"]["return"] and row["last"]["steps"] == 64
@@ -67,7 +67,7 @@ def test_a_killed_worker_with_actors_loses_and_repeats_nothing(
     watch = KillWorkers()
     result = run_study(whole, tmp_path, progress=watch)
     assert len(watch.killed) == 1 and ["trying that again" in t for t in watch.messages] == [True]
-    assert next(share for share in watch.after if share) > 0.35  # it did not begin anew
+    assert next(share for share in watch.after if share) > 0.35  # it did not start over
     assert not result.failures
     rows = read_results(tmp_path)
     assert sorted(row["seed"] for row in rows) == [0, 1]

@@ -1,4 +1,4 @@
-"""Settings that share a program come out as each of them alone."""
+"""Settings that share a program give the same results as each of them alone."""
 
 import json
 from dataclasses import replace
@@ -55,16 +55,16 @@ def test_a_program_takes_what_it_can() -> None:
         Pack("gru", both, SEEDS),
         Pack("rezero", both, SEEDS),
         Pack("none", both, SEEDS),
-        # Its first product has a place for the state as well.
+        # Its first product also has rows for the state.
         Pack("bare", ("2 3",), SEEDS),
         Pack("bare", ("4 1",), SEEDS),
     }
     assert str(Pack("gru", both, SEEDS)) == "gru on 2 3 to 4 1, seeds 4, 0"
-    # Where the one setting lacks a seed, the two are not the same work.
+    # If one setting lacks a seed, the two are not the same work.
     finished = {Pack("gru", both, SEEDS).cells[0]}
     left = make_packs(study.only(["gru"]), finished)
     assert set(left) == {Pack("gru", ("2 3",), (0,)), Pack("gru", ("4 1",), SEEDS)}
-    # Steps are no episodes: the lanes of a program would not end together.
+    # A budget in steps is not one in episodes: the lanes of a program would not end together.
     by_steps = make_packs(replace(study, episodes=None, steps=100).only(["gru"]))
     assert [len(pack.settings) for pack in by_steps] == [1, 1]
 
@@ -120,7 +120,7 @@ def test_a_mixed_program_is_its_cells_alone() -> None:
         alone = run_job(make_job(study, Pack("gru", (setting,), SEEDS), None))
         for row, expected in zip(rows[at : at + 2], alone, strict=True):
             assert json.loads(json.dumps(row)) == row
-            # The same draws from the same probabilities: rounding alone could turn one of them.
+            # The same draws from the same probabilities: only rounding could change one of them.
             assert row["curve"]["return"] == pytest.approx(expected["curve"]["return"], abs=0.11)
             assert row["curve"]["steps"] == expected["curve"]["steps"]
             assert row["mean"] == pytest.approx(expected["mean"], abs=0.21)

@@ -37,13 +37,13 @@ def cluster():
 
 @pytest.fixture
 def ray(cluster):
-    """The package, imported where it may be missing."""
+    """The package, imported here because it may be missing."""
     return importlib.import_module("ray")
 
 
 @pytest.fixture
 def connect(cluster, ray, tmp_path):
-    """Connects this process, with what pretended work finds in its environment."""
+    """Connects this process, with the environment variables that pretended work reads."""
 
     def connect_with(seconds: float = 0.01, **faults: str) -> None:
         pretend = {"PRETEND_FOLDER": str(tmp_path), "PRETEND_SECONDS": str(seconds)}
@@ -62,7 +62,7 @@ def run_pretended(folder: Path, progress=None, study=None):
 
 
 class TestCluster:
-    """What needs Ray."""
+    """Tests that need Ray."""
 
     pytestmark = needs_ray
 
@@ -147,7 +147,7 @@ class TestCluster:
 
         with pytest.raises(StudyInterrupted, match="of 27 runs are finished and saved"):
             run_pretended(tmp_path, Watch(stop))
-        assert ray.is_initialized()  # it was the test that connected
+        assert ray.is_initialized()  # the test itself connected
         deadline = time.monotonic() + 10.0
         while ray.available_resources().get("CPU") != 2.0:
             assert time.monotonic() < deadline, "something is still running"
@@ -192,7 +192,7 @@ class TestCluster:
 
 
 def test_a_sweep_on_the_cluster_is_the_one_on_this_machine(cluster, ray, tmp_path) -> None:
-    """The same settings are tried, and the best is trained anew; scores differ by rounding."""
+    """The same settings are tried, and the best is trained again; scores differ by rounding."""
     sweep = small_sweep(trials=3, fresh_seeds=2, at_once=2, episodes=5)
     here = run_sweep(sweep, tmp_path / "here", workers=1, progress=QuietStudy())
     with closing(RayWorkers(cluster.address)) as workers:

@@ -1,4 +1,4 @@
-"""What the study engine makes of a Ray cluster's answers, and of wrong addresses; without Ray."""
+"""How the study engine handles a Ray cluster's answers, and wrong addresses; without Ray."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def pool(fake):
-    """Workers that are at two packs."""
+    """Workers that run two packs."""
     workers = RayWorkers()
     for pack in (FIRST, SECOND):
         workers.submit(pack, make_job(STUDY, pack, Path()))

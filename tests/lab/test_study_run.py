@@ -1,4 +1,4 @@
-"""A study that is killed, in whatever way and at whatever moment, loses and repeats nothing."""
+"""A study that is killed, in any way at any moment, loses nothing and repeats nothing."""
 
 import json
 import random
@@ -33,7 +33,7 @@ CELLS = small_study().cells()
 
 @pytest.fixture
 def faults(monkeypatch, tmp_path):
-    """Sets what goes wrong in which cells."""
+    """Sets the faults of given cells."""
 
     def set_faults(**settings: str) -> None:
         monkeypatch.setenv("PRETEND_FAULTS", json.dumps(settings["faults"]))
@@ -71,7 +71,7 @@ def test_every_cell_once_longest_first_and_nothing_the_second_time(tmp_path, fau
 
     assert_whole(run_pretended(tmp_path, workers=1))
     assert len(begun(tmp_path)) == 27
-    # A wider grid in the same folder runs what is new in it.
+    # A wider grid in the same folder runs only its new cells.
     wider = run_pretended(tmp_path, workers=1, study=small_study(seeds=(4, 0, 7, 1)))
     assert len(wider.rows) == 36 and len(begun(tmp_path)) == 36
     assert {seed for _, _, seed in begun(tmp_path)[27:]} == {1}
@@ -106,7 +106,7 @@ def test_kill_twice_and_go_on(tmp_path, faults) -> None:
 
 @pytest.mark.parametrize("trust", [False, True])
 def test_the_code_of_runs_to_start_from_needs_consent(tmp_path, monkeypatch, trust) -> None:
-    """Once for each model, before any worker begins."""
+    """Once for each model, before any worker starts."""
     models = {k: replace(m, start_from="other") for k, m in small_study().models.items()}
     asked: list[tuple[str, bool]] = []
 
@@ -178,7 +178,7 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, faults) -> None:
     assert [t for t, c in zip(tries, CELLS, strict=True) if c[:2] == ("gru", "length-2")] == [4] * 3
     rows = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
     assert len(rows) == 5 and {row["attempts"] for row in rows} == {1, 2}
-    # What failed is tried again the next time.
+    # A failed cell is tried again the next time.
     faults(faults={})
     assert_whole(run_pretended(tmp_path))
 
@@ -226,7 +226,7 @@ def test_the_folder_of_another_study_is_left_alone(tmp_path: Path, faults) -> No
     with pytest.raises(UserError, match=named):
         show(other, str(tmp_path))
     assert (tmp_path / "study.json").read_bytes() == before
-    # A study that was only renamed, and a file that names none or is damaged.
+    # A study that was only renamed, and a file that describes none or is damaged.
     for text in ("", "{}", None):
         (tmp_path / "study.json").unlink()
         if text is not None:

@@ -1,4 +1,4 @@
-"""Code of one's own has no setting: rows say what was in its files, and a change is noticed."""
+"""A user's own code has no setting, so rows record its files, and a change is noticed."""
 
 import sys
 from dataclasses import replace

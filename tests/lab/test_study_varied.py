@@ -1,4 +1,4 @@
-"""A sweep: rates and costs of A2C as numbers of one program."""
+"""A sweep: A2C's rates and costs as arguments of one program."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_each_task_and_seed_is_a_program_of_all_pairs() -> None:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """The rows of one pack, and what it was."""
+    """The rows of one pack, and the pack."""
     study = small_sweep()
     pack = make_packs(study)[0]
     job = make_job(study, pack, tmp_path_factory.mktemp("sweep"))
@@ -61,7 +61,7 @@ def test_a_lane_is_what_training_its_pair_alone_gives(rows, tmp_path) -> None:
     (single,) = run_job(make_job(study, alone, tmp_path))
     np.testing.assert_array_equal(single["curve"]["episodes"], together[2]["curve"]["episodes"])
     np.testing.assert_allclose(curve(single), curve(together[2]), rtol=1e-5)
-    # All lanes begin alike, and part with what they are told.
+    # All lanes start alike, and diverge with their settings.
     first = np.stack([curve(row) for row in together])
     assert not np.array_equal(first[0], first[1]) and not np.array_equal(first[0], first[2])
     assert len({row["digest"] for row in together}) == 3

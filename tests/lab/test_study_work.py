@@ -1,4 +1,4 @@
-"""What a pack computes is what training alone computes, and what an evaluation plays is told."""
+"""A pack computes the same as training alone; an evaluation logs what it plays."""
 
 import json
 import math
@@ -63,7 +63,7 @@ def test_a_row_says_what_it_is(rows) -> None:
 
 
 def test_a_pack_is_training_alone(rows, tmp_path) -> None:
-    """The same parameters to begin with, the same episodes, the same returns."""
+    """With the same initial parameters it has the same episodes and the same returns."""
     config = _study().config("gru", "length-3")
     for row in rows[:2]:
         alone = replace(config, seeds=1, seed=row["seed"], run_dir=str(tmp_path))
@@ -133,7 +133,7 @@ def test_a_pack_that_is_killed_goes_on_and_ends_as_if_nothing_had_been(rows, tmp
 
 
 def test_a_seed_that_diverges_is_named(tmp_path) -> None:
-    """And no checkpoint, as those of a pack are removed then."""
+    """It has no checkpoint, since those of a pack are removed then."""
     study = small_study()
     wild = replace(study.models["none"].a2c, learning_rate=1e30)
     agent = replace(study.models["none"], a2c=wild, checkpoint_seconds=1e-6)
@@ -146,7 +146,7 @@ def test_a_seed_that_diverges_is_named(tmp_path) -> None:
 
 @pytest.mark.parametrize("seeds", [(4, 0), pytest.param((4,), marks=pytest.mark.slow)])
 def test_an_episode_without_an_end_is_named(seeds: tuple[int, ...], tmp_path) -> None:
-    """Several seeds are tried one by one then, so that their checkpoints are of no use."""
+    """Several seeds are then tried one by one, so their checkpoints are of no use."""
     study = small_study(evaluation=Evaluation(episodes=3, max_steps=1))
     job = make_job(study, Pack("none", ("length-2",), seeds), tmp_path)
     told = json.loads(answer(run_job, job, lambda share: None))
@@ -162,7 +162,7 @@ def test_what_cannot_be_built_has_not_begun() -> None:
 
 @pytest.mark.parametrize("row", [{"mean": math.nan}, {"mean": {1, 2}}])
 def test_a_row_that_the_file_cannot_hold_is_a_failure(row: dict) -> None:
-    """It ended the whole study, when the row was to be written."""
+    """It used to end the whole study when the row was written."""
     told = json.loads(answer(lambda job, progress: [row], {}, lambda share: None))
     assert told["kind"] == "failed" and "JSON" in told["error"]
 
@@ -177,7 +177,7 @@ def test_an_evaluation_that_is_not_finite_is_named() -> None:
 
 
 class NoNumbers(MemoryChain):
-    """Rewards that are no numbers."""
+    """Rewards that are not numbers."""
 
     def step(self, state, action, key):
         state, transition = super().step(state, action, key)

@@ -51,7 +51,7 @@ from small_cells import small_cells
 
 
 def go_on(sweep: Sweep, path: Path, left: float = math.inf) -> Any:
-    """A process of a sweep, killed after so many packs; the result, and what it trained."""
+    """A process of a sweep, killed after this many packs; the result, and what it trained."""
     workers = Pretended(left)
     try:
         return run_sweep(sweep, path, workers=workers, progress=QuietStudy()), workers.taken
@@ -60,7 +60,7 @@ def go_on(sweep: Sweep, path: Path, left: float = math.inf) -> Any:
 
 
 def trained(path: Path) -> list[tuple[str, str, int]]:
-    """Every finished cell of the search, in every batch's place."""
+    """Every finished cell of the search, in all batches' folders."""
     return [
         (row["model"], row["setting"], row["seed"])
         for place in sorted((path / TRIALS).iterdir())
@@ -70,7 +70,7 @@ def trained(path: Path) -> list[tuple[str, str, int]]:
 
 @pytest.fixture
 def kills(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill puts nothing back, and a trial counts as lost after two seconds."""
+    """A kill restores nothing, and a trial counts as lost after two seconds."""
     monkeypatch.setattr(TrialDatabase, "requeue", lambda search, attempts: None)
     for module in (storage, sweep_module):
         monkeypatch.setattr(module, "GRACE", 1)
@@ -109,13 +109,13 @@ def test_a_killed_sweep_loses_nothing_and_tries_nothing_twice(
 
 
 def value_of_default(name: str) -> float:
-    """What a trial of the defaults has."""
+    """The value that a trial of the defaults has."""
     return {"a2c.rollout_length": 8, "a2c.learning_rate": 1e-3, "a2c.entropy_cost": 0.01}[name]
 
 
 @pytest.mark.slow
 def test_the_best_is_trained_with_seeds_that_no_trial_had(tmp_path: Path) -> None:
-    """Its page has them beside the default, not the search's own maximum."""
+    """Its page compares them with the default, not the search's own maximum."""
     sweep = small_sweep()
     result, taken = go_on(sweep, tmp_path)
     (winner,) = result.winners.values()
@@ -156,7 +156,7 @@ def test_a_memory_of_ones_own_is_called_by_its_label() -> None:
 
 @pytest.mark.slow
 def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
-    """One leaves alone what another has begun, and takes it over when that is gone."""
+    """A process leaves alone what another has started, and takes it over once that is gone."""
     sweep = small_sweep(at_once=2)
     go_on(sweep, tmp_path, left=1)
     with living(tmp_path):
@@ -173,7 +173,7 @@ def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
 
 
 def test_the_best_are_left_to_the_process_that_trains_them(tmp_path: Path) -> None:
-    """Both have seen that the search is over; the second ended with an error."""
+    """Both have seen that the search is over; the second used to end with an error."""
     sweep = small_sweep(trials=2)
     (tmp_path / FINAL).mkdir()
     with locked(tmp_path / FINAL):
@@ -184,7 +184,7 @@ def test_the_best_are_left_to_the_process_that_trains_them(tmp_path: Path) -> No
 
 @contextlib.contextmanager
 def living(path: Path) -> Iterator[None]:
-    """Heartbeats of the first two trials, as if their process lived."""
+    """Heartbeats of the first two trials, as if their process were alive."""
     with open_storage(path) as storage:
         search = TrialDatabase(storage, "gru", small_sweep().config, {}, 6)
         with search.leased([Batch(0, {}, {0: 0, 1: 1})]):
@@ -192,7 +192,7 @@ def living(path: Path) -> Iterator[None]:
 
 
 def test_it_leaves_no_connection_to_its_database_open(tmp_path: Path) -> None:
-    """Python 3.13 warns of one, whenever it happens to find it."""
+    """Python 3.13 warns of one whenever it finds it."""
     go_on(small_sweep(), tmp_path)
     for each in [one for one in gc.get_objects() if isinstance(one, sqlite3.Connection)]:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
@@ -200,7 +200,7 @@ def test_it_leaves_no_connection_to_its_database_open(tmp_path: Path) -> None:
 
 
 def test_what_a_lost_machine_has_begun_is_taken_by_another(tmp_path: Path, kills: None) -> None:
-    """They share a database, and no disk."""
+    """The machines share a database, but no disk."""
     sweep, url = small_sweep(at_once=3), f"sqlite:///{tmp_path / 'shared.db'}"
     lost, other = (tmp_path / name for name in ("lost", "other"))
     with pytest.raises(Killed):
@@ -224,7 +224,7 @@ def test_what_a_lost_machine_has_begun_is_taken_by_another(tmp_path: Path, kills
 def test_the_database_brings_no_settings_of_its_own(
     name: str, choices: tuple, index: int, said: str, tmp_path: Path
 ) -> None:
-    """What somebody has written into it is neither imported nor trained."""
+    """Values that somebody wrote into it are neither imported nor trained."""
     sweep = small_sweep()
     result, _ = go_on(sweep, tmp_path)
     best = max(result.tried["gru"], key=lambda trial: trial.score).number + 1
@@ -267,7 +267,7 @@ def test_a_damaged_database_is_one_line(written: str, tmp_path: Path) -> None:
     ),
 )
 def test_a_changed_database_is_one_line(change: str, said: str, tmp_path: Path) -> None:
-    """What was drawn is none of the defaults, and the larger score is the better one."""
+    """The drawn values are not the defaults, and the larger score is the better one."""
     go_on(small_sweep(trials=3), tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
         database.execute(change)
@@ -276,7 +276,7 @@ def test_a_changed_database_is_one_line(change: str, said: str, tmp_path: Path) 
 
 
 def test_a_database_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """Whoever made the link chose the file, and it need not be there yet."""
+    """Whoever made the link chose the file, which need not exist yet."""
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / DATABASE).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=r"cannot open .*sweep.db: it is a link, not a file"):
@@ -302,7 +302,7 @@ def test_a_declaration_without_settings_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("vary", ["divisor", "learning_rate"])
 def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> None:
-    """Those that a program takes as numbers are lanes of one; it needs no line of the lab."""
+    """Those that a program takes as numbers are its lanes; no line of the lab is needed."""
     own = {"num_envs": 2, "rollout_length": 8}
     changes: dict[str, Any] = {"algorithm": "own_parts:Halved", "learner_options": own}
     config = replace(small_sweep().config, a2c=clew.A2CConfig(), **changes)
@@ -324,22 +324,22 @@ def test_settings_of_a_learner_of_your_own_vary(vary: str, tmp_path: Path) -> No
     ],
 )
 def test_what_heads_are_made_with_is_no_lane(setting: str, lanes: bool) -> None:
-    """Agents that train side by side begin with heads that are made alike."""
+    """Agents that train side by side start with heads that are built alike."""
     config = clew.TrainConfig(algorithm=setting.partition(".")[0])
     assert bool(lane_names(config, {setting: Range(0.1, 0.5)})) == lanes
 
 
 class InProcess:
-    """A worker that is this process."""
+    """A worker in this process."""
 
     size, saves = 1, True
 
     def submit(self, pack: Pack, job: Any) -> None:
-        """Does it."""
+        """Runs it."""
         self.event = Event("rows", pack, "here", rows=tuple(run_job(job)))
 
     def next(self, timeout: float) -> Event:
-        """What came of it."""
+        """Returns its result."""
         return self.event
 
     def close(self) -> None:
@@ -360,7 +360,7 @@ def test_settings_that_exclude_each_other_do_not_count(tmp_path: Path) -> None:
 
 
 def test_what_is_tried_first_is_what_is_gone_on_with(tmp_path: Path) -> None:
-    """A whole number of a range is the same before a kill and after it."""
+    """An integer of a range is the same before and after a kill."""
     vary = {"a2c.entropy_cost": Range(0, 1), "a2c.num_envs": Range(1, 4)}
     sweep = small_sweep(vary, first=({"a2c.entropy_cost": 0, "a2c.num_envs": 4},), trials=2)
     workers = Pretended(0)
@@ -375,7 +375,7 @@ def test_what_is_tried_first_is_what_is_gone_on_with(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_folder_has_one_sweep(tmp_path: Path) -> None:
-    """Which a version with more settings goes on with."""
+    """A version with more settings continues it."""
     sweep = small_sweep()
     go_on(sweep, tmp_path, left=0)
     longer = replace(sweep, config=replace(sweep.config, steps=640))
@@ -460,7 +460,7 @@ def test_without_optuna_the_extra_is_named(capsys, monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_lanes_of_ppo_are_what_training_alone_gives(tmp_path: Path) -> None:
-    """Numbers of PPO as numbers of one program."""
+    """PPO's numbers become arguments of one program."""
     base = small_cells()
     agent = with_settings(
         base.models["gru"],
@@ -490,7 +490,7 @@ COMMAND = (
 
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
-    """By SIGKILL, while its first trials train; its winner stands beside the default."""
+    """By SIGKILL, while its first trials train; its winner is compared with the default."""
     command = [sys.executable, "-m", "clew", *COMMAND.split()]
     first = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
@@ -517,7 +517,7 @@ def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_fresh_seed_without_a_score_is_counted() -> None:
-    """The others' greedy scores stay beside their own."""
+    """The other seeds' greedy scores stay beside their own."""
 
     def row(which: str, seed: int) -> dict[str, Any]:
         none = which == "best" and seed == 0

@@ -1,4 +1,4 @@
-"""The one timer and the one estimate: turns, ratios within them, medians with intervals."""
+"""The timer and the estimate: turns, ratios within them, medians with intervals."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_medians_lie_between_order_statistics(count: int, nearest: int, confiden
 
 
 def test_measurements_take_turns() -> None:
-    """A first turn may warm up, and each turn may begin with another measurement."""
+    """A first turn may warm up, and each turn may start with another measurement."""
     called: list[str] = []
     logged: list[str] = []
 
@@ -42,7 +42,7 @@ def test_measurements_take_turns() -> None:
 
 
 def test_ratios_are_of_the_same_turn() -> None:
-    """What slows both measurements in one turn cancels."""
+    """A slowdown of both measurements in one turn cancels."""
     assert ratio([2.0, 20.0, 4.0], [1.0, 10.0, 2.0])[:3] == (2.0, 2.0, 2.0)
     assert f"{estimate([1.0, 2.0, 3.0]):.1f}" == "2.0 [1.0, 3.0]"
 

@@ -1,7 +1,7 @@
-"""The T-Maze study's agents begin with weights like those of the authors' code.
+"""The T-Maze study's agents start with weights like those of the authors' code.
 
-`tmaze_initial_weights.csv` has what that code draws (flax 0.7.2, seed 0): for every role the number
-of matrices that are drawn by themselves, their shape, and mean, deviation and extreme singular
+`tmaze_initial_weights.csv` has the draws of that code (flax 0.7.2, seed 0): for every role the
+number of matrices that are drawn separately, their shape, and mean, deviation and extreme singular
 values over all of them. Oracles copy weights and cannot see how they were drawn.
 """
 
@@ -37,7 +37,7 @@ def beginning(name: str) -> Agent:
 
 
 def cut(weight: Any, blocks: int) -> list[np.ndarray]:
-    """The matrices that stand side by side in a product's weight."""
+    """The matrices that are side by side in a product's weight."""
     return np.split(np.asarray(weight, np.float64), blocks, axis=1)
 
 
@@ -54,7 +54,7 @@ def heads(agent: Agent) -> Matrices:
 
 
 def cells(memory: Any, gates: int) -> Matrices:
-    """Of an LSTM or a GRU."""
+    """The matrices of an LSTM or a GRU."""
     cell = memory.cells[0]
     return {
         "inputs of a gate": cut(cell.inputs.weight, gates),
@@ -63,7 +63,7 @@ def cells(memory: Any, gates: int) -> Matrices:
 
 
 def layers(memory: Any) -> Matrices:
-    """What all agents of layers have: the embedding, gates and feed-forward nets."""
+    """The matrices of all agents with layers: the embedding, gates and feed-forward nets."""
     found: Matrices = {"embedding": cut(memory.embedding.weight, 1), "gates": []}
     found |= {"mlp hidden": [], "mlp output": [], "attention output": []}
     for layer in memory.layers:
@@ -77,7 +77,7 @@ def layers(memory: Any) -> Matrices:
 
 
 def windows(memory: Any) -> Matrices:
-    """Of a GTrXL; the code draws keys and values together, of the same normal numbers."""
+    """A GTrXL's; the code draws keys and values together, from the same normal numbers."""
     names = ("query", "key", "value", "distance")
     attentions = [layer.attention for layer in memory.layers]
     return layers(memory) | {
@@ -87,7 +87,7 @@ def windows(memory: Any) -> Matrices:
 
 
 def fused(memory: Any) -> Matrices:
-    """Of an AReLiT, whose code draws one matrix for five roles of all heads, and one for three."""
+    """An AReLiT's; its code draws one matrix for five roles of all heads, and one for three."""
     features = [layer.attention.features for layer in memory.layers]
     return layers(memory) | {
         "keys, queries, values and gates": [cut(f.inputs.weight, 1)[0] for f in features],
@@ -96,7 +96,7 @@ def fused(memory: Any) -> Matrices:
 
 
 def by_head(memory: Any) -> Matrices:
-    """Of a ReLiT, whose code draws a matrix for every role of every head."""
+    """A ReLiT's; its code draws a matrix for every role of every head."""
     found = layers(memory)
     for name in ("keys, queries, values and gates", "maps", "query again", "query map"):
         found[name] = []
@@ -127,7 +127,7 @@ OF_MEMORY = {
 
 @both_tests_in_turn
 def test_weights_begin_as_the_authors_do(name: str) -> None:
-    """Number and shape of the draws, and their statistics up to the error of sampling."""
+    """Number and shape of the draws are equal, and their statistics up to sampling error."""
     agent = beginning(name)
     found = heads(agent) | OF_MEMORY[name](agent.memory)
     rows = {row["role"]: row for row in PUBLISHED if row["agent"] == name}

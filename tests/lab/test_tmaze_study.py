@@ -127,7 +127,7 @@ def test_verdicts_and_the_seeds_that_would_tell() -> None:
 
 
 def score(cell: Cell) -> float | None:
-    """GRU and GTrXL-256 remember, GTrXL-128 only on the short corridor, ReLiT is not there."""
+    """GRU and GTrXL-256 remember, GTrXL-128 only on the short corridor, ReLiT is missing."""
     if cell.model == "relit" or (cell.model == "transformer" and cell.seed):
         return None
     if cell.model == "lstm":
@@ -141,7 +141,7 @@ def test_claims_are_judged_at_every_corridor(tmp_path: Path) -> None:
     scores = scores_of(read_study(folder))
     judged = [claim.judge(scores) for claim in CLAIMS]
     found = {claim.text: (claim.verdict, claim.needed) for claim in judged}
-    # 140 to 180 were not run, so that what is claimed there stays open, unless it fails elsewhere.
+    # 140 to 180 were not run, so claims about them stay open, unless they fail elsewhere.
     assert found["gtrxl-256: between 0.9 and 1.0"] == (UNDECIDED, None)
     assert found["gtrxl-128: near 1.0 at 120"] == (HELD, None)
     assert found["gru: dropping to 0.5 above 180"] == (NOT_HELD, None)

@@ -1,4 +1,4 @@
-"""Which memory for what: names and pages that there are, and what the command prints."""
+"""Which memory for which task: its names and pages exist, and its commands work."""
 
 import json
 import re
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_made_of_the_advice() -> None:
-    """`python -m benchmarks.which_memory` writes it anew when the advice has changed."""
+    """`python -m benchmarks.which_memory` rewrites it when the advice has changed."""
     assert which_memory.PAGE.read_text(encoding="utf-8") == advice.page()
 
 
@@ -39,7 +39,7 @@ def test_the_scores_are_those_of_the_rows() -> None:
 
 
 def test_few_seeds_are_not_told_apart_from_others() -> None:
-    """Nor is a single one asked about; and what is tested together is corrected together."""
+    """A single seed is not tested at all; tests that are made together are corrected together."""
     scores = {"gru": [1.0, 1.1, 0.9], "lstm": [0.5, 0.6, 0.4], "none": [0.0], "s5": [0.98, 1, 1.1]}
     assert which_memory.told_apart(scores, "gru") == {"lstm": "yes", "s5": "no"}
     assert which_memory.told_apart(scores, "none") == {}
@@ -48,7 +48,7 @@ def test_few_seeds_are_not_told_apart_from_others() -> None:
 
 
 def test_a_ranking_names_who_is_told_apart_or_who_is_not(output: Callable[..., str]) -> None:
-    """Of those whose printed means differ, whichever are fewer."""
+    """Among memories whose printed means differ, whichever are fewer."""
     score = advice.Score("counts", "return", "rows", "gru", 3, 1.0, 0.9, 1.1, "", "yes")
     measure = [
         score,
@@ -74,7 +74,7 @@ def test_a_ranking_names_who_is_told_apart_or_who_is_not(output: Callable[..., s
 
 
 def test_every_task_has_its_needs() -> None:
-    """Those of the library; others are known by how their names begin."""
+    """Tasks of the library do; others are recognised by how their names begin."""
     unknown = [name for name in ENVS if not advice.needs_of(name)]
     assert unknown == []
     for need in advice.needs():
@@ -102,7 +102,7 @@ def test_commands_are_those_that_there_are(need: advice.Need) -> None:
 
 @pytest.mark.parametrize("one", advice.tried(), ids=lambda one: one.name)
 def test_tasks_that_were_tried_are_found_by_what_makes_them(one: advice.Tried) -> None:
-    """And their options are those of training."""
+    """Their options are those of training."""
     assert (ROOT / "results" / one.evidence / "README.md").exists()
     assert set(one.compare) < set(MEMORIES)
     args = [*words_of(one), "--memory", one.compare[0], *shlex.split(" ".join(one.words))]
@@ -137,7 +137,7 @@ def test_an_option_that_has_its_default_may_be_left_out(output: Callable[..., st
 
 
 def test_the_same_task_with_other_options_is_near(output: Callable[..., str]) -> None:
-    """Its comparison is of the task that was tried."""
+    """Its comparison is that of the task that was tried."""
     said = output("advise", "--env", "passive_tmaze", "--env-options", "corridor_length=60")
     assert "A passive T-Maze of 250, a similar task, was tried: " in said
     assert "none --env passive_tmaze --env-options corridor_length=250 --memory-options" in said
@@ -184,7 +184,7 @@ def test_what_is_said_of_a_task_that_nobody_knows(
 def test_masks_of_infos_are_taken(
     capsys: pytest.CaptureFixture[str], output: Callable[..., str]
 ) -> None:
-    """The environment raises where a forbidden action is taken."""
+    """The environment raises if a forbidden action is taken."""
     words = ["advise", "--env", "masked:Locks", "--env-options", "sizes=[3,2]"]
     said = output(*words)
     assert 'in info["action_mask"], which --wrappers.action-mask info takes' in said
@@ -199,7 +199,7 @@ def test_masks_of_infos_are_taken(
 
 
 def test_wrappers_decide_what_has_to_be_remembered(output: Callable[..., str]) -> None:
-    """And are used in the look at the task, and in the command."""
+    """They are used when the task is inspected, and in the command."""
     words = ["advise", "--env", "gymnasium:CartPole-v1"]
     assert "Nothing, since all is shown" in output(*words)
     wrappers = ["--wrappers.keep", "0", "2", "--wrappers.time-limit", "7"]
@@ -254,7 +254,7 @@ def test_a_limit_that_is_given_is_the_limit(output: Callable[..., str]) -> None:
 def test_needs_that_contradict_each_other(
     output: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One asks for PPO, the other for A2C."""
+    """One needs PPO, the other A2C."""
     found = {need.word: need for need in advice.needs()}
     other = ("--algorithm a2c", "--a2c.gamma 0.999")
     found["credit"] = found["credit"]._replace(words=other)
@@ -267,7 +267,7 @@ def test_needs_that_contradict_each_other(
 
 
 def test_words_of_needs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Others for the same, all in one option; the help has those of the list."""
+    """Synonyms work, all in one option; the help has the words of the list."""
     assert advice.need("Friction").word == "tries" and advice.need("delay").word == "recent"
     every = [word for one in advice.needs() for word in (one.word, *one.also)]
     assert len(set(every)) == len(every)
@@ -309,7 +309,7 @@ def test_options_need_their_task(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_own_module_is_not_taken_for_a_task_of_its_first_letters() -> None:
-    """Only names of bridges are beginnings."""
+    """Only names of bridges count as prefixes."""
     assert advice.needs_of("tmaze") and not advice.needs_of("tmaze_thermo:Room")
     assert advice.needs_of("xminigrid:MiniGrid-MemoryS8")
     assert advice.needs_of("gymnasium:minigrid:MiniGrid-MemoryS13-v0")
@@ -321,7 +321,7 @@ def test_a_task_that_raises_is_not_taken_for_an_endless_one() -> None:
 
 
 def test_the_picture_shows_the_rows() -> None:
-    """Shares between a guess and all right; empty where nobody tried."""
+    """Fractions between a guess and a perfect score; empty without rows."""
     found = {one.title.split("\n")[0]: one for one in measures()}
     bits, pairs, back = found["one bit"], found["sixteen"], found["three"]
     assert bits.share("rwkv7") > 0.98 and bits.share("mamba2") < 0.05
@@ -342,7 +342,7 @@ def test_a_memory_of_ones_own_is_a_line_of_the_picture() -> None:
 
 
 def test_what_an_untrained_agent_earns(output: Callable[..., str]) -> None:
-    """Where it is always the same, it may be what is hard."""
+    """If it is always the same, exploration may be the difficulty."""
     said = " ".join(output("advise", "--env", "tmaze").split())
     assert "return -100 in each of them: exploration may be what is hard here" in said
     assert "-1 to 1" in output("advise", "--env", "memory_chain")
@@ -351,14 +351,14 @@ def test_what_an_untrained_agent_earns(output: Callable[..., str]) -> None:
 
 
 def accept(args: list[str]) -> TrainConfig:
-    """Settings that a command line makes, refused as `clew train` would."""
+    """The settings that a command line makes, refused as in `clew train`."""
     parsed = parse(TrainCommand, args, command="train", about="", default=default_command(args))
     parsed.config.validate()
     return parsed.config
 
 
 def printed(said: str) -> list[TrainConfig]:
-    """Settings of every `clew compare` there, with each of its memories."""
+    """The settings of every printed `clew compare`, with each of its memories."""
     found = []
     for line in said.splitlines():
         if "clew compare --memories " in line:
@@ -371,7 +371,7 @@ def printed(said: str) -> list[TrainConfig]:
 
 @pytest.mark.parametrize("env", ["labelled:Labelled", "memory_chain", "gymnasium:Pendulum-v1"])
 def test_what_is_printed_is_accepted(env: str, output: Callable[..., str]) -> None:
-    """For every need, on tasks in JAX and not, with one choice and with numbers."""
+    """For every need, on JAX tasks and others, with one choice and with continuous actions."""
     every = [one.word for one in advice.needs()]
     configs = printed(output("advise", "--env", env, "--need", *every))
     assert len(configs) > 2 * len(every)
@@ -393,7 +393,7 @@ def test_what_is_printed_is_accepted(env: str, output: Callable[..., str]) -> No
 def test_gradients_of_the_learner_that_is_used_reach_back(
     need: list[str], options: str, output: Callable[..., str]
 ) -> None:
-    """A2C learns from rollouts, PPO from sequences; and what the command says is accepted."""
+    """A2C learns from rollouts, PPO from sequences; and the printed command is accepted."""
     words = ["advise", "--env", "memory_chain", "--env-options", "memory_length=200", "--need"]
     said = output(*words, *need)
     assert options in said and "gradients go back" not in said

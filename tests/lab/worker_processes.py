@@ -1,4 +1,4 @@
-"""The worker processes of a study, found by what they run."""
+"""The worker processes of a study, found by their command lines."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ def workers_of(parent: int) -> list[int]:
 
 
 class KillWorkers(Watch):
-    """Kills whoever works, once, when nearly half of a training is behind."""
+    """Kills the workers, once, when nearly half of a training is done."""
 
     def __init__(self) -> None:
         super().__init__()
         self.killed: list[int] = []
         self.after: list[float] = []
-        """How far trainings are from then on."""
+        """The progress of trainings from then on."""
 
     def report(self, standing: Standing) -> None:
         """Kills."""
@@ -40,12 +40,12 @@ class KillWorkers(Watch):
 
 
 def with_paths(**more: str) -> dict[str, str]:
-    """The environment of a script that imports what this process can."""
+    """The environment of a script that can import the same modules as this process."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | more
 
 
 def processes() -> Iterator[tuple[int, int, str]]:
-    """Number, parent and command line of every process that is there."""
+    """Number, parent and command line of every existing process."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])

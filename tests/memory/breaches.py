@@ -1,6 +1,6 @@
-"""Planted breaches: sound toys with one thing wrong each, and the law that must catch it.
+"""Planted breaches: sound toys with one error each, and the law that must catch it.
 
-`BREACHES` are caught; `UNSEEN` break nothing that two runs of a memory could disagree about, and
+`BREACHES` are caught; `UNSEEN` break nothing about which two runs of a memory could disagree, and
 say why. `docs/laws.md` has the table.
 """
 
@@ -23,12 +23,12 @@ stop = jax.lax.stop_gradient
 
 
 class Breach(NamedTuple):
-    """One thing wrong with a memory."""
+    """One error of a memory."""
 
     what: str
-    """In words, as the table has it."""
+    """A description, as in the table."""
     law: str
-    """Which must say so before all others; empty if none can."""
+    """The law that must report it before all others; empty if none can."""
     make: Callable[[], AbstractMemory]
     why: str = ""
     """Why no law can see it."""
@@ -97,11 +97,11 @@ def _cache(what: str, renews: Patch, law: str = "refresh") -> Breach:
 
 
 def _scaled(m: Any, size: float) -> Any:
-    """The memory with its output before tanh so much smaller."""
+    """The memory with its output before tanh scaled down by this factor."""
     return eqx.tree_at(lambda m: m.read, m, m.read * size)
 
 
-# Ways to read a chunk wrongly.
+# Wrong ways to read a chunk.
 
 
 def _starts_late(m: Any, state: Any, xs: Any, starts: Any) -> Any:
@@ -177,14 +177,14 @@ def _rounds(m: Any, state: Any, xs: Any, starts: Any) -> Any:
 
 
 def _stops(which: str, m: Any, state: Any, xs: Any, starts: Any) -> Any:
-    """No gradient into one of its arguments; the values are right."""
+    """Stops the gradient into one of its arguments; the values are right."""
     given = {"m": m, "state": state, "xs": xs}
     given[which] = stop_floats(given[which])
     return scan_steps(given["m"], given["state"], given["xs"], starts)
 
 
 def stop_floats(tree: Any) -> Any:
-    """No gradient into any float array of a tree."""
+    """Stops the gradient into every float array of a tree."""
     return jax.tree.map(lambda x: stop(x) if eqx.is_inexact_array(x) else x, tree)
 
 
@@ -220,7 +220,7 @@ def _float_count_in_chunks(m: Any, state: Any, xs: Any, starts: Any) -> Any:
     return (hidden, count.astype(jnp.float32)), ys
 
 
-# Ways to act wrongly.
+# Wrong ways to act.
 
 
 def _resets_by_product(m: Any, state: Any, x: Any, start: Any) -> Any:
@@ -275,7 +275,7 @@ def _one_leaf_less(m: Any, state: Any, x: Any, start: Any) -> Any:
 
 
 def _draws() -> Patch:
-    """An initial state from a generator that goes on."""
+    """An initial state from a generator whose state advances."""
     random = np.random.default_rng(0)
 
     def begin(m: Any) -> Any:
@@ -284,7 +284,7 @@ def _draws() -> Patch:
     return begin
 
 
-# Ways to batch wrongly.
+# Wrong ways to batch.
 
 
 @jax.custom_batching.custom_vmap
@@ -298,7 +298,7 @@ def _shared_batched(axis_size: int, in_batched: list[bool], x: jax.Array) -> tup
 
 
 def _differs_from(size: int) -> Callable[[jax.Array], jax.Array]:
-    """A function whose own rule for batches of so many members computes something else."""
+    """A function whose own batching rule computes something else for this many members."""
 
     @jax.custom_batching.custom_vmap
     def rule(x: jax.Array) -> jax.Array:
@@ -316,7 +316,7 @@ def _batched(rule: Callable[[jax.Array], jax.Array], m: Any, state: Any, x: Any,
     return state, y + stop(rule(stop(y)) - y)
 
 
-# Ways to learn otherwise than `unroll` reads.
+# Ways to learn from something other than what `unroll` reads.
 
 
 def _louder(m: Any, state: Any, xs: Any, starts: Any) -> Any:
@@ -333,7 +333,7 @@ def _stale_state(m: Any, state: Any, xs: Any, starts: Any) -> Any:
 
 
 def _energy(shift: int, m: Any, state: Any, xs: Any, starts: Any) -> Any:
-    """A metric of every step, moved by so many."""
+    """A metric of every step, shifted by this many."""
     after, ys = scan_steps(m, state, xs, starts)
     return after, ys, {"energy": jnp.roll(jnp.sum(ys * ys, axis=1), shift)}
 
@@ -353,7 +353,7 @@ def _energy_at_the_edge(m: Any, state: Any, xs: Any, starts: Any) -> Any:
     return after, ys, {"energy": jnp.sum(ys * ys, axis=1) + jnp.arange(len(xs), dtype=ys.dtype)}
 
 
-# Ways to rebuild or to store a state wrongly.
+# Wrong ways to rebuild or to store a state.
 
 
 def _halves(m: Any, state: Any) -> Any:
@@ -397,7 +397,7 @@ def _half_keys(m: Any, state: Any) -> Any:
     return m.refresh(state)._replace(keys=state.keys.astype(jnp.float16))
 
 
-# What two runs of a memory never disagree about, and models of the library.
+# Things about which two runs of a memory never disagree, and models of the library.
 
 
 def _wrong(m: Any, state: Any, x: Any, start: Any) -> Any:
@@ -556,19 +556,19 @@ UNSEEN: tuple[Breach, ...] = (
 
 
 def planted(what: str) -> Breach:
-    """The breach that is caught and described so."""
+    """The caught breach with this description."""
     (found,) = (breach for breach in BREACHES if breach.what == what)
     return found
 
 
 def caught_table() -> str:
-    """What is caught, by law, in Markdown."""
+    """The caught breaches, by law, in Markdown."""
     rows = [f"| `{law}` | {_listed(law)} |" for law in LAWS]
     return "\n".join(["| law | breaches of which it is the first named |", "|---|---|", *rows])
 
 
 def unseen_table() -> str:
-    """What no law sees, in Markdown."""
+    """The breaches that no law sees, in Markdown."""
     rows = [f"| {breach.what} | {breach.why} |" for breach in UNSEEN]
     return "\n".join(["| breach | why no law sees it |", "|---|---|", *rows])
 

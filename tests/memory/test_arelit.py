@@ -13,7 +13,7 @@ from clew.memory.base import count_floats
 def test_the_closed_form_of_the_approximate_delta(r: int) -> None:
     """Thesis: [m = n mod r] + [m = -n mod r] + 2/r; half a wave: the same without 2/r, mod 2r.
 
-    With sines too, and R = r + 1: [m = n mod R], of the odd wave times (-1)^((m - n) / R).
+    With sines too, and R = r + 1: [m = n mod R], for the odd wave times (-1)^((m - n) / R).
     """
 
     def delta(frequencies: Frequencies, m: int, n: int) -> float:
@@ -35,7 +35,7 @@ def test_the_closed_form_of_the_approximate_delta(r: int) -> None:
 
 @pytest.mark.parametrize(("frequencies", "more"), [("half_wave", 0), ("odd_wave", 1)])
 def test_a_state_is_as_large_as_the_model_says(frequencies: str, more: int) -> None:
-    """Without a wave that is always 1 the normaliser is one more vector of keys."""
+    """Without a constant wave of 1 the normaliser is one more vector of keys."""
     eta, size = 2, 2 * 4
     options = {"num_layers": 1, "num_heads": 2, "head_size": 4, "eta": eta, "r": 3}
     key = jax.random.key(0)

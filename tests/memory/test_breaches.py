@@ -1,4 +1,4 @@
-"""Every planted breach is caught, by the law that says most, in a check as users run it."""
+"""Every planted breach is caught, by the most specific law, in a check as users run it."""
 
 from pathlib import Path
 
@@ -23,19 +23,19 @@ def first_broken(breach: Breach) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.what)
 def test_every_planted_breach_is_caught(breach: Breach) -> None:
-    """With the lengths that `check` has of its own."""
+    """With the default lengths of `check`."""
     assert first_broken(breach) == breach.law
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("breach", UNSEEN, ids=lambda breach: breach.what)
 def test_what_no_law_sees_passes(breach: Breach) -> None:
-    """So that the documentation says so for a reason."""
+    """So the documentation lists it for a reason."""
     assert first_broken(breach) == ""
 
 
 def test_the_documentation_has_the_tables() -> None:
-    """As `python tests/memory/breaches.py` prints them."""
+    """They equal the output of `python tests/memory/breaches.py`."""
     assert len(BREACHES) >= 45
     assert len({breach.what for breach in (*BREACHES, *UNSEEN)}) == len(BREACHES) + len(UNSEEN)
     text = DOCUMENT.read_text()

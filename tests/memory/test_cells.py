@@ -1,4 +1,4 @@
-"""The way of recurrent cells through chunks: batches of which some parts are shared."""
+"""Recurrent cells read chunks in batches whose parts may be shared."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def parts(name: str, backend: str) -> tuple[Any, tuple[Any, ...]]:
 @pytest.mark.parametrize("backend", fast_only(["auto", "xla"], "auto"))
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_any_part_may_be_shared(name: str, backend: str, own: str) -> None:
-    """Gradients, also compiled inside, are those of the members one by one."""
+    """Gradients, also compiled inside, equal those of the members one by one."""
     static, many = parts(name, backend)
     axes = tuple(0 if part == own else None for part in PARTS)
 

@@ -1,4 +1,4 @@
-"""`check` on sound and on broken memories: it names the right law, and where."""
+"""`check` passes sound memories, and names the broken law and the place in others."""
 
 import gc
 from pathlib import Path
@@ -50,7 +50,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_the_broken_law_is_named(what: str) -> None:
-    """The message begins with the law that says most, and says where and by how much."""
+    """The message begins with the most specific law, and says where and by how much."""
     breach = planted(what)
     with pytest.raises(LawBroken) as caught:
         check(breach.make(), lengths=LENGTHS)
@@ -61,7 +61,7 @@ def test_the_broken_law_is_named(what: str) -> None:
 
 
 class StoresLouder(LRU):
-    """What it stores for replay is a thousandth larger than its state."""
+    """The state that it stores for replay is a thousandth larger than its own."""
 
     def compact(self, state: Any) -> Any:
         """Scales it."""
@@ -73,7 +73,7 @@ STORED = [(LRU, True), (StoresLouder, False)]
 
 @pytest.mark.parametrize(("kind", "sound"), fast_only(STORED, STORED[1]))
 def test_a_stored_state_that_is_wrong_is_named_at_long_chunks(kind: type[LRU], sound: bool) -> None:
-    """What rounding may change there hides no stored state that is off by a thousandth."""
+    """The tolerance for rounding there does not hide a stored state that is off by a thousandth."""
     memory = kind(3, key=jax.random.key(0), hidden_size=4, num_layers=1)
     tolerances = TOLERANCES["float32"]
     cases = Cases(memory, "float32", [LONG], tolerances)
@@ -87,7 +87,7 @@ def test_a_stored_state_that_is_wrong_is_named_at_long_chunks(kind: type[LRU], s
     ("kind", "precision"), [(toys.Average, "float32"), (toys.LearnedStart, "float64")], ids=str
 )
 def test_sound_memories_pass(kind: type[toys.Average], precision: Any) -> None:
-    """A report with every law, deviations at the level of rounding, and a table to print."""
+    """The report has every law, deviations at the level of rounding, and a table to print."""
     report = check(toys.build(kind), lengths=LENGTHS, precision=precision)
     assert report.passed and report.failures == []
     assert {case.law for case in report.cases} == {
@@ -100,13 +100,13 @@ def test_sound_memories_pass(kind: type[toys.Average], precision: Any) -> None:
 
 @pytest.mark.slow
 def test_a_memory_may_begin_shut() -> None:
-    """Nothing reads ReZero's cache where its parameters start, as users check it."""
+    """Nothing reads ReZero's cache at its initial parameters, with which users check it."""
     options = {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4, "window": 4}
     check(make("rezero", 3, options), lengths=(5,))
 
 
 def test_layers_of_a_hybrid_are_small_unless_they_are_given() -> None:
-    """What the laws cost grows with the window of its attention."""
+    """The cost of the laws grows with the window of its attention."""
     small, given = (
         make("hybrid", 3, {"layers": ("min_gru", "attention"), **options})
         for options in ({}, {"layer_options": {"attention": {"window": 20}}})
@@ -116,7 +116,7 @@ def test_layers_of_a_hybrid_are_small_unless_they_are_given() -> None:
 
 
 def test_an_array_that_nothing_reads_is_a_warning() -> None:
-    """Nothing that the memory computes is wrong."""
+    """All that the memory computes is right."""
     report = check(toys.build(toys.KeepsObservations), lengths=(5,))
     assert report.warnings == [
         "nothing reads the state's [2], and refresh rebuilds nothing from it"
@@ -127,7 +127,7 @@ def test_an_array_that_nothing_reads_is_a_warning() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not MAPS.exists(), reason="Linux alone lists the maps of a process")
 def test_checks_give_their_memory_maps_back() -> None:
-    """A process has 65,530 at most, and each compiled program takes dozens."""
+    """A process has at most 65,530 maps, and each compiled program takes dozens."""
 
     def after_a_check() -> int:
         check(toys.build(toys.Average), lengths=(1,))
@@ -139,7 +139,7 @@ def test_checks_give_their_memory_maps_back() -> None:
 
 
 def test_the_report_of_a_broken_memory() -> None:
-    """Without raising: which laws are broken, which hold; later laws do not hide earlier ones."""
+    """Without raising, it lists broken and kept laws; later laws do not hide earlier ones."""
     breach = planted("a chunk mixes in the next observation")
     report = check(breach.make(), lengths=LENGTHS, raise_on_failure=False)
     assert not report.passed

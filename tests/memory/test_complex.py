@@ -1,4 +1,4 @@
-"""Memories with complex parameters and complex states, by the laws."""
+"""Memories with complex parameters and states obey the laws."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class LateLRU(LRU):
 
 
 class StaleWaves(Waves):
-    """Rebuilds its complex values, and stops the gradient to what they are made with."""
+    """Rebuilds its complex values, and stops the gradient to the parameters behind them."""
 
     def refresh(self, state: Any) -> Any:
         """No gradient to `value`."""
@@ -39,7 +39,7 @@ class StaleWaves(Waves):
 
 
 def lru(kind: type[LRU] = LRU) -> LRU:
-    """Three numbers in and out, eight complex ones in between."""
+    """Three numbers in and out, with eight complex numbers in between."""
     return kind(3, key=jax.random.key(0))
 
 
@@ -53,7 +53,7 @@ def waves(kind: type[Waves] = Waves) -> Waves:
 @pytest.mark.parametrize("make", fast_only([lru, waves], waves))
 @pytest.mark.parametrize("precision", fast_only(["float32", "float64"], "float32"))
 def test_a_sound_one_passes(make: Any, precision: Any) -> None:
-    """To rounding, in the gradients of complex arrays too."""
+    """Up to rounding, also in the gradients of complex arrays."""
     report = check(make(), lengths=LENGTHS, precision=precision)
     limit = 1e-5 if precision == "float32" else 1e-13
     laws = ("causal", "reset", "stream", "split", "replay", "batch")
@@ -63,7 +63,7 @@ def test_a_sound_one_passes(make: Any, precision: Any) -> None:
 
 @pytest.mark.parametrize("precision", fast_only(["float32", "float64"], "float32"))
 def test_a_late_reset_is_named(precision: Any) -> None:
-    """With how far it is off, which is no rounding."""
+    """With its deviation, which is larger than rounding."""
     report = check(lru(LateLRU), lengths=LENGTHS, precision=precision, raise_on_failure=False)
     first, second = report.failures[:2]
     assert (first.law, second.law) == ("reset", "stream") and first.place == "output[t=0]"
@@ -72,7 +72,7 @@ def test_a_late_reset_is_named(precision: Any) -> None:
 
 @pytest.mark.slow
 def test_a_stopped_gradient_of_a_complex_cache_is_named() -> None:
-    """By differences of the cache's complex parameter."""
+    """By finite differences of the cache's complex parameter."""
     report = check(waves(StaleWaves), lengths=(5,), precision="float64", raise_on_failure=False)
     assert [failure.law for failure in report.failures] == ["refresh"]
     assert "the gradient that passes refresh" in report.failures[0].place

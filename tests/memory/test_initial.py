@@ -1,4 +1,4 @@
-"""How parameters begin: bit for bit as JAX draws them, with the right statistics."""
+"""Initial parameters: bit for bit as JAX draws them, with the right statistics."""
 
 import math
 from collections.abc import Callable
@@ -39,7 +39,7 @@ DRAWS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws_are_those_of_jax(name: str) -> None:
-    """Outside of compiled functions, whose numbers are shared by shapes."""
+    """Outside of compiled functions, where the draws of all shapes share programs."""
     own, of_jax = DRAWS[name]
     for number, shape in enumerate(SHAPES):
         key = jax.random.key(number)
@@ -49,7 +49,7 @@ def test_draws_are_those_of_jax(name: str) -> None:
 
 
 def test_draws_within_a_compiled_function_are_the_same() -> None:
-    """Also of a key that it has closed over."""
+    """Also for a key in the function's closure."""
     key, shape = jax.random.key(0), SHAPES[0]
     expected = initial.orthogonal(key, shape)
     assert np.array_equal(jax.jit(lambda k: initial.orthogonal(k, shape))(key), expected)
@@ -57,7 +57,7 @@ def test_draws_within_a_compiled_function_are_the_same() -> None:
 
 
 def test_weights_are_narrow_where_jax_is_wide() -> None:
-    """With JAX's 64-bit types switched on they are those without."""
+    """With JAX's 64-bit types enabled they are the same as without."""
     key = jax.random.key(0)
     narrow = initial.orthogonal(key, (7, 128))
     with jax.enable_x64(True):
@@ -67,7 +67,7 @@ def test_weights_are_narrow_where_jax_is_wide() -> None:
 
 
 def test_draws_of_other_keys_are_those_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their numbers depend on how many are drawn."""
+    """For these, the numbers depend on how many are drawn."""
     key = jax.random.key(3, impl="rbg")
     assert np.array_equal(initial.normal(key, (5, 6)), jax.random.normal(key, (5, 6)))
     with jax.threefry_partitionable(False):
@@ -77,7 +77,7 @@ def test_draws_of_other_keys_are_those_of_jax(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("shape", [(96, 160), (160, 96), (3, 3, 16, 32)])
 def test_orthogonal_weights_are_orthonormal_times_the_gain(shape: tuple[int, ...]) -> None:
-    """Rows or columns, and entries of mean 0 and deviation gain / sqrt(longer side)."""
+    """Rows or columns are, and entries have mean 0 and deviation gain / sqrt(longer side)."""
     weight = np.asarray(initial.orthogonal(jax.random.key(0), shape, 1.5), np.float64)
     matrix = weight.reshape(-1, shape[-1])
     fewer = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
@@ -98,7 +98,7 @@ def test_shapes_share_programs(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_constants_are_arrays_of_their_own() -> None:
-    """The training loop uses up every array of a state, each once."""
+    """The training loop donates every array of a state, each of them once."""
     first, second = initial.constant(3), initial.constant(3)
     assert first.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
     assert np.array_equal(initial.constant((2, 2), 2.0), np.full((2, 2), 2.0))
@@ -112,7 +112,7 @@ def leaves(memory: AbstractMemory) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", ["relit", "arelit"])
 def test_chrono_moves_the_biases_of_gates_alone(name: str) -> None:
-    """What is kept lasts from 2 to `chrono` steps, evenly; the other parameters are as without."""
+    """The memory lasts from 2 to `chrono` steps, evenly; the other parameters are unchanged."""
     sizes = {"hidden_size": 8, "num_layers": 2, "num_heads": 2, "head_size": 64}
     made = [
         make_memory(name, input_size=3, key=jax.random.key(1), **sizes, chrono=chrono)
@@ -133,7 +133,7 @@ def test_chrono_moves_the_biases_of_gates_alone(name: str) -> None:
 
 @pytest.mark.slow
 def test_gates_of_cells_begin_open() -> None:
-    """An LSTM forgets and a GRU moves within 2 to `chrono` steps; other weights are the same."""
+    """An LSTM forgets and a GRU moves within 2 to `chrono` steps; other weights are unchanged."""
     key, size = jax.random.key(0), 300
     for kind in (LSTM, GRU):
         plain, lasting = (kind(3, key=key, hidden_size=size, chrono=c).cells[0] for c in (0, 100))
@@ -149,7 +149,7 @@ def test_gates_of_cells_begin_open() -> None:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The keys of all draws of weights from here on."""
+    """Records the keys of all draws of weights from here on."""
     keys: list[bytes] = []
 
     def recorded(draw: Callable[..., Array]) -> Callable[..., Array]:
@@ -178,7 +178,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("name", MEMORIES)
 def test_no_two_draws_are_of_one_key(name: str, drawn: list[bytes]) -> None:
-    """What is drawn twice from one key is the same, or a part of it."""
+    """Two draws from one key are equal, or one is part of the other."""
     ways: list[dict[str, Any]] = []
     for way in (options_among(name, way) for way in WAYS):
         if way in ways:

@@ -1,4 +1,4 @@
-"""Where the rates of linear recurrences begin: the distributions of their papers."""
+"""The rates of linear recurrences start with the distributions of their papers."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def mixer(name: str, **options: Any) -> Any:
 
 
 def is_uniform(values: Any, low: float, high: float) -> bool:
-    """By the test of Kolmogorov and Smirnov, and inside of the bounds."""
+    """Passes the test of Kolmogorov and Smirnov, and lies inside the bounds."""
     values = np.asarray(values, np.float64)
     inside = low * (1 - 1e-5) <= values.min() and values.max() <= high * (1 + 1e-5)
     return bool(inside and stats.kstest(values, "uniform", (low, high - low)).pvalue > 0.01)
 
 
 def test_an_lru_begins_on_a_ring() -> None:
-    """|lambda|^2 and the angle are uniform, and gamma keeps the size of the inputs."""
+    """|lambda|^2 and the angle are uniform, and gamma preserves the size of the inputs."""
     made = mixer("lru", state_size=MANY, r_min=0.4, r_max=0.99, max_phase=0.5)
     keep, scale = (np.asarray(part) for part in made.transition())
     assert is_uniform(np.abs(keep) ** 2, 0.4**2, 0.99**2)
@@ -61,19 +61,19 @@ def test_s5_begins_with_the_eigenvalues_of_hippo(size: int) -> None:
 
 
 def test_s5_begins_in_blocks_with_steps_of_many_sizes() -> None:
-    """The same eigenvalues in every block, dt log-uniform, B as large as a real one."""
+    """Every block has the same eigenvalues, dt is log-uniform, and B is as large as a real one."""
     made = mixer("s5", hidden_size=64, state_size=MANY, num_blocks=32, dt_min=0.002, dt_max=0.2)
     frequencies, _ = hippo_normal(MANY // 32)
     np.testing.assert_allclose(made.imag.reshape(32, -1), np.tile(frequencies, (32, 1)), rtol=1e-6)
     assert np.all(np.asarray(made.real) == -0.5)
     assert is_uniform(-np.asarray(made.log_step), -np.log(0.2), -np.log(0.002))
-    # Of a real B of variance 1 / n in n * P numbers, half of all pairs has half of the squares.
+    # A real B of variance 1 / n has n * P numbers, and half of all pairs has half of the squares.
     assert np.sum(np.square(made.input_matrix)) == pytest.approx(MANY / 2, rel=0.05)
     assert np.var(made.output_matrix) == pytest.approx(1 / MANY, rel=0.05)
 
 
 def test_an_rg_lru_begins_as_griffin_or_for_long_memories() -> None:
-    """a^c is uniform; with chrono the memory lasts up to so many steps where r is 1/2."""
+    """a^c is uniform; with chrono the memory lasts up to this many steps where r is 1/2."""
     decay = np.asarray(mixer("rg_lru", inner_size=MANY).decay, np.float64)
     assert is_uniform((1 + np.exp(-decay)) ** -8.0, 0.9, 0.999)
     decay = np.asarray(mixer("rg_lru", inner_size=MANY, chrono=100).decay, np.float64)
@@ -102,6 +102,6 @@ def test_a_min_lstm_begins_open() -> None:
     ],
 )
 def test_impossible_rates_are_refused(name: str, options: dict[str, Any], message: str) -> None:
-    """With the values."""
+    """The error has the values."""
     with pytest.raises(UserError, match=message):
         mixer(name, **options)

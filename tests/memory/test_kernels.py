@@ -1,4 +1,4 @@
-"""The compiled kernels against XLA's steps, and what happens without them."""
+"""The compiled kernels equal XLA's steps; behaviour without kernels."""
 
 import os
 import pwd
@@ -34,7 +34,7 @@ from slow_cases import fast_only
 
 needs_kernels = pytest.mark.skipif(bool(kernels.why_not()), reason=kernels.why_not() or "-")
 
-# Rows of states that fill groups of four and that do not, widths that fill vectors and do not.
+# Numbers of rows that fill groups of four and that do not, widths that fill vectors and do not.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"r": 3}),
     ("arelit", {"r": 6, "head_size": 17, "frequencies": "code", "tick": "carried"}),
@@ -50,7 +50,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gru", {"hidden_size": 64}),
     ("gru", {"hidden_size": 70, "all_biases": True}),
     ("gtrxl", {"gate": "temporal_gru", "window": 9}),
-    # Matrix states: sums, a decay for every key, the delta rule, and what is erased of other keys.
+    # Matrix states: sums, a decay for every key, the delta rule, and erasing of other keys.
     ("mamba2", {"head_size": 17}),
     ("retention", {"head_size": 34}),
     ("mlstm", {}),
@@ -68,7 +68,7 @@ KERNEL = {
     "gated_delta_net": "delta",
     "delta_product": "delta",
 }
-"""Memories that share one; the others have their own."""
+"""Memories that share a kernel; the others have their own."""
 
 
 def is_first(index: int) -> bool:
@@ -77,7 +77,7 @@ def is_first(index: int) -> bool:
     return kernels_of[index] not in kernels_of[:index]
 
 
-# Each kernel once, the GRU's in double precision too; the others are slow.
+# Each kernel once, and the GRU's also in double precision; the others are slow.
 PRECISIONS = [
     pytest.param(
         name,
@@ -94,7 +94,7 @@ PRECISIONS = [
 @needs_kernels
 @pytest.mark.parametrize(("name", "options", "precision"), PRECISIONS, ids=str)
 def test_a_kernel_is_its_steps(name: str, options: dict[str, Any], precision: str) -> None:
-    """Values and all gradients, those of the state and into it included."""
+    """Values and all gradients, including those of the state and into it."""
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
         kernel, steps = forms(name, options, precision, ("kernel", "xla"))
         assert_equal_forms(kernel, steps, precision)
@@ -104,7 +104,7 @@ def test_a_kernel_is_its_steps(name: str, options: dict[str, Any], precision: st
 @pytest.mark.parametrize("gate", fast_only([-200.0, -30.0, 30.0, 200.0], -200.0))
 @pytest.mark.parametrize("name", ["relit", "arelit"])
 def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
-    """Gates at 0 and at 1, where exponentials overflow: finite, and within rounding."""
+    """Gates at 0 and at 1, where exponentials overflow, are finite and within rounding."""
     assert_finite_and_equal(*(with_gates(name, form, gate) for form in ("kernel", "xla")))
 
 
@@ -112,7 +112,7 @@ def test_saturated_gates_are_those_of_steps(name: str, gate: float) -> None:
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_saturated_cells_are_those_of_steps(name: str, size: float) -> None:
-    """Where tanh is a straight line, and where all gates are 0 or 1."""
+    """Where tanh is nearly linear, and where all gates are 0 or 1."""
     cells = (sample(name, num_layers=1, backend=form) for form in ("kernel", "xla"))
     assert_finite_and_equal(*cells, size=size)
 
@@ -121,7 +121,7 @@ def test_saturated_cells_are_those_of_steps(name: str, size: float) -> None:
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 @pytest.mark.parametrize("own", [False, True], ids=["one weight", "a weight each"])
 def test_a_batch_is_its_members(name: str, own: bool) -> None:
-    """However rows are put together, each is what it is alone, gradients included."""
+    """In any grouping of rows, each one equals its result alone, including gradients."""
     count, (xs, starts) = 11, episodes(TIME, seed=7)
     batch = np.stack([xs * (1 + b) for b in range(count)])
     memory = sample(name, backend="kernel", hidden_size=20)
@@ -147,7 +147,7 @@ def test_a_batch_is_its_members(name: str, own: bool) -> None:
 
 @needs_kernels
 def test_threads_change_nothing() -> None:
-    """Whatever thread takes which head, a batch comes out bit for bit the same."""
+    """Whichever thread takes which head, a batch is bit for bit the same."""
     memory = sample("arelit", num_layers=1, backend="kernel")
     xs, starts = episodes(TIME, seed=7)
     batch = np.stack([xs * (1 + b) for b in range(9)])
@@ -162,7 +162,7 @@ def test_threads_change_nothing() -> None:
 @needs_kernels
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_a_cell_with_a_turned_weight_is_refused(name: str) -> None:
-    """As PyTorch has it; beyond its end the kernel read other memory, or the process ended."""
+    """A weight in PyTorch's layout; the kernel used to read beyond its end, or crash."""
     memory = sample(name, num_layers=1)
     turned = eqx.tree_at(lambda m: m.cells[0].recurrent.weight, memory, replace_fn=jnp.transpose)
     xs, starts = episodes(TIME)
@@ -172,7 +172,7 @@ def test_a_cell_with_a_turned_weight_is_refused(name: str) -> None:
 
 @needs_kernels
 def test_arrays_that_do_not_fit_together_are_refused() -> None:
-    """One number for all heads, which XLA would spread over them."""
+    """Such as one number for all heads, which XLA would broadcast."""
     rows = jnp.ones((TIME, 2, 4))
     inputs = MatrixInputs(rows, rows, rows, jnp.zeros((TIME, 1)))
     with pytest.raises(UserError, match=r"keep has shape \[\d+, 1, 1\] .* \[time, heads, decays\]"):
@@ -180,7 +180,7 @@ def test_arrays_that_do_not_fit_together_are_refused() -> None:
 
 
 def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, and with the reason where there is no kernel."""
+    """By name, and with the reason if there is no kernel."""
     with pytest.raises(UserError, match="did you mean 'kernel'"):
         make_memory("arelit", input_size=3, key=jax.random.key(0), backend="kernels")
     monkeypatch.setattr(kernels, "why_not", lambda: "no compiler")
@@ -196,7 +196,7 @@ def test_impossible_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
 def test_without_a_compiler_there_is_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """For every way that compiling can fail; a file that is half written is never found."""
+    """For every way in which compiling can fail; a partly written file is never loaded."""
     monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("CLEW_KERNELS", "0")
     with pytest.raises(build.NotBuilt, match="CLEW_KERNELS is 0"):
@@ -222,7 +222,7 @@ def test_without_a_compiler_there_is_a_reason(
 
 
 def test_a_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As the reason why there are no kernels."""
+    """It is the reason why there are no kernels."""
     monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
     script = tmp_path / "c++"
     script.write_text('#!/bin/sh\nfor last; do :; done\n[ $1 = --version ] || echo x > "$last"\n')
@@ -234,7 +234,7 @@ def test_a_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache with a library in it, of a compiler that makes the same one again at once."""
+    """A cache with a library in it, and a compiler that makes the same one again at once."""
     monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
     whole, script = tmp_path / "whole.so", tmp_path / "c++"
     compiler = [*build.find_compiler(), "-shared", "-x", "c++", os.devnull, "-o", str(whole)]
@@ -265,7 +265,7 @@ def in_place(make: Callable[[Path], Any]) -> Callable[[Path], None]:
 
 
 def unloaded(path: Path) -> None:
-    """Puts a copy in a library's place: what this process has loaded, damaged, would end it."""
+    """Puts a copy in a library's place: damaging one that this process has loaded crashes it."""
     copy = path.with_suffix(".copy")
     shutil.copy2(path, copy)
     copy.replace(path)
@@ -292,7 +292,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 @needs_kernels
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_library_is_compiled_again(damage: str, cache: Path) -> None:
-    """It is never loaded, which would end the process, and nobody waits for a pipe."""
+    """It is never loaded, which would crash the process, and nothing waits for a pipe."""
     build.load_kernels()
     assert builds(cache) == 1
     (path,) = cache.iterdir()
@@ -306,7 +306,7 @@ def test_a_damaged_library_is_compiled_again(damage: str, cache: Path) -> None:
 
 @needs_kernels
 def test_what_is_around_a_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What killed builds have left is removed once no build can be at it; a folder is named."""
+    """Leftovers of killed builds are removed once no build can be using them; a folder is named."""
     left, begun = cache / "building-1.so", cache / "building-2.so"
     for path in (left, begun):
         path.write_bytes(b"half")
@@ -322,7 +322,7 @@ def test_what_is_around_a_library(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @needs_kernels
 def test_where_no_library_is_loaded_from(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in which others may write; without a home there is none, not even ./~."""
+    """Such as a folder in which others may write; without a home there is none, not even ./~."""
     for mode in (0o777, 0o775):
         cache.chmod(mode)
         with pytest.raises(build.NotBuilt, match=rf"others may write to .*mode {mode:o}\), so no"):
@@ -341,7 +341,7 @@ def test_where_no_library_is_loaded_from(cache: Path, monkeypatch: pytest.Monkey
 
 
 def test_kernels_are_compiled_ahead() -> None:
-    """`python -m clew.memory.kernels` says whether they are there."""
+    """`python -m clew.memory.kernels` reports whether they exist."""
     command = [sys.executable, "-m", "clew.memory.kernels"]
     run = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert run.strip() == (kernels.why_not() or "clew's kernels are compiled")

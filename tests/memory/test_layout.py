@@ -1,4 +1,4 @@
-"""The layout of parameters and state, from the code: complete, in order, with its axes."""
+"""The layout of parameters and state, from the code, is complete, in order, and has axes."""
 
 import equinox as eqx
 import jax

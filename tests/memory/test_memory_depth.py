@@ -1,4 +1,4 @@
-"""ReZero, halting and stopped gradients: identities that the papers' formulas imply."""
+"""ReZero, halting and stopped gradients: identities implied by the papers' formulas."""
 
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ SMALL = {"hidden_size": 12, "num_layers": 1, "num_heads": 2, "head_size": 4, "wi
 
 
 def outputs(memory: Any, xs: jax.Array, starts: jax.Array) -> jax.Array:
-    """What a chunk gives from the initial state."""
+    """The outputs of a chunk from the initial state."""
     return eqx.filter_jit(lambda m, x, s: m.unroll(m.init_state(), x, s)[1])(memory, xs, starts)
 
 
@@ -34,7 +34,7 @@ def test_rezero_begins_as_the_identity() -> None:
 
 
 def test_one_reading_is_a_transformer_xl() -> None:
-    """Without halting, coordinates and a second reading nothing of the Universal one is left."""
+    """Without halting, coordinates and a second reading the Universal Transformer is the same."""
     options = {**SMALL, "max_steps": 1, "halting": False, "coordinates": False}
     memory: Any = sample("universal", **options)
     plain: Any = sample("transformer_xl", **SMALL)
@@ -45,7 +45,7 @@ def test_one_reading_is_a_transformer_xl() -> None:
 
 @pytest.mark.parametrize("bias", [-9.0, 0.0, 9.0])
 def test_readings_and_their_cost_are_reported(bias: float) -> None:
-    """The steps N of the oracle; the cost N + w_N; all of them where p is small, one if large."""
+    """The oracle's steps N and cost N + w_N; all steps where p is small, one where it is large."""
     memory = sample("universal", num_layers=1, max_steps=6)
     memory = eqx.tree_at(lambda m: m.halting.unit.bias, memory, jnp.full(1, bias))
     xs, starts = episodes(TIME)
@@ -64,7 +64,7 @@ def test_readings_and_their_cost_are_reported(bias: float) -> None:
 
 
 def test_the_cost_of_pondering_teaches_to_halt() -> None:
-    """Graves (2016), Eq. 12: its gradient raises the probabilities before the last."""
+    """Graves (2016), Eq. 12: the gradient raises the probabilities before the last."""
     memory = sample("universal", num_layers=1, max_steps=6)
     xs, starts = episodes(TIME)
 
@@ -78,7 +78,7 @@ def test_the_cost_of_pondering_teaches_to_halt() -> None:
 
 @pytest.mark.parametrize("name", fast_only(["transformer_xl", "universal"], "transformer_xl"))
 def test_current_gradients_reach_no_earlier_input(name: str) -> None:
-    """The values are those of "full"; of the inputs only the one just read gets a gradient."""
+    """The values are those of "full"; only the input just read gets a gradient."""
     xs, _ = episodes(TIME)
     starts = np.zeros(TIME, bool)
     memories: dict[str, Any] = {
@@ -140,7 +140,7 @@ def test_reading_in_order_has_the_gradient_of_its_steps() -> None:
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
-    """Each names the value, and what would have been possible."""
+    """Each error names the value and the possible ones."""
     kind, own = variant("universal", {**SMALL, **options})
     with pytest.raises(UserError, match=message):
         make_memory(kind, input_size=INPUT_SIZE, key=jax.random.key(0), **own)

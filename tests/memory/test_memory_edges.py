@@ -1,4 +1,4 @@
-"""What users do at the edges: donated states, second derivatives, plain numbers, odd lengths."""
+"""Unusual uses: donated states, second derivatives, Python scalars, odd lengths."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from slow_cases import fast_only
 
 @pytest.mark.parametrize("name", MEMORIES)
 def test_a_state_can_be_donated_and_starts_may_be_plain(name: str) -> None:
-    """No array of a first state is in it twice; True is a start as an array of it is."""
+    """No array appears twice in a first state; True is a start, just like an array of it."""
     state = sample(name).init_state()
     places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state) if leaf.size]
     assert len(set(places)) == len(places)
@@ -43,7 +43,7 @@ def test_a_state_can_be_donated_and_starts_may_be_plain(name: str) -> None:
     ),
 )
 def test_a_cell_refuses_a_second_derivative(name: str, options: dict[str, Any]) -> None:
-    """What its backward pass keeps has none; step by step there is one."""
+    """Its custom backward pass has no derivative; step by step there is one."""
     memory = sample(name, num_layers=1, **options)
     xs, starts = jax.random.normal(jax.random.key(1), (4, INPUT_SIZE)), jnp.zeros(4, bool)
 
@@ -91,7 +91,7 @@ def test_forward_mode_goes_through_the_steps_of_a_window() -> None:
 def test_observations_of_zeros_make_no_steep_first_gradient(
     name: str, options: dict[str, Any]
 ) -> None:
-    """Also after one that is none; a norm of nothing had slopes of a thousand, times each other."""
+    """Also after a non-zero one; norms of zeros had slopes of a thousand, multiplied together."""
     made = SMALL[name] | options
     memory = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **made)
     starts = jnp.zeros(16, bool).at[0].set(True)
@@ -119,7 +119,7 @@ def test_a_chunk_that_does_not_fill_its_pieces_has_a_gradient_without_epsilon() 
 
 
 def test_rates_at_the_ends_of_what_is_allowed() -> None:
-    """Of LRU's rings none begins without a rate; a geometric mean of tiny steps is one."""
+    """Every allowed ring of LRU has initial rates; a geometric mean of tiny steps is one."""
     key = jax.random.key(0)
     slow = make_memory("lru", input_size=3, key=key, r_min=0.9999999, r_max=1.0, state_size=64)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(slow, eqx.is_array)))

@@ -1,4 +1,4 @@
-"""What a user can get wrong with a memory: refused at once, with what was expected and got."""
+"""Mistakes in the use of a memory are refused at once, with expectation and actual value."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def build(name: Any, **options: Any) -> AbstractMemory:
 
 @pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_a_wrong_observation_names_both_shapes(name: str) -> None:
-    """Too long, with a batch axis, without a time axis, empty, or whole numbers."""
+    """Too long, with a batch axis, without a time axis, empty, or integers."""
     memory = build(name)
     state, start, starts = memory.init_state(), jnp.array(False), jnp.zeros(3, bool)
     with pytest.raises(UserError, match=r"shape \[5\], got \[6\]"):
@@ -46,7 +46,7 @@ def test_a_wrong_observation_names_both_shapes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gru", "transformer", "universal", "arelit"])
 def test_a_wrong_episode_has_no_maps(name: str) -> None:
-    """A kernel wrote beyond the end of a single observation."""
+    """A kernel used to write beyond the end of a single observation."""
     memory = build(name)
     for xs in (jnp.zeros(5), jnp.zeros((3, 4)), jnp.zeros((3, 2, 5)), jnp.zeros((0, 5))):
         with pytest.raises(UserError, match="expected xs of shape"):
@@ -55,7 +55,7 @@ def test_a_wrong_episode_has_no_maps(name: str) -> None:
 
 @pytest.mark.parametrize("name", fast_only(MEMORIES, *DIFFERENT))
 def test_a_wrong_start_flag_names_both_shapes(name: str) -> None:
-    """Another length, one flag for a whole chunk, or numbers for flags."""
+    """Another length, one flag for a whole chunk, or numbers instead of flags."""
     memory = build(name)
     state, xs = memory.init_state(), jnp.zeros((3, 5))
     with pytest.raises(UserError, match=r"starts of shape \[3\], got \[4\]"):
@@ -72,7 +72,7 @@ def test_a_wrong_start_flag_names_both_shapes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gtrxl", "transformer", "universal"])
 def test_states_of_a_batch_are_refreshed_one_by_one(name: str) -> None:
-    """Where as many heads as members would hide it, too."""
+    """Even if as many heads as members would hide the mistake."""
     memory = build(name, num_heads=2)
     states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), memory.init_state())
     with pytest.raises(UserError, match="no batch axis: use jax.vmap"):
@@ -85,7 +85,7 @@ def test_states_of_a_batch_are_refreshed_one_by_one(name: str) -> None:
 @pytest.mark.parametrize("name", MEMORIES)
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, None, "8"])
 def test_impossible_sizes_are_refused(name: str, size: Any) -> None:
-    """Widths and numbers of layers, by name and with the value; before anything is compiled."""
+    """Widths and numbers of layers, by name and with the value, before anything is compiled."""
     for option in ("hidden_size", "num_layers"):
         with pytest.raises(UserError, match=option):
             build(name, **{option: size})
@@ -96,7 +96,7 @@ def test_impossible_sizes_are_refused(name: str, size: Any) -> None:
 @pytest.mark.parametrize("size", [0, -1, 1.5])
 @pytest.mark.parametrize("name", WITH_HEADS)
 def test_impossible_heads_are_refused(name: str, size: Any) -> None:
-    """Heads, their width, and the feed-forward net's."""
+    """The number of heads, their size, and the feed-forward net's."""
     for option in ("num_heads", "head_size", "ffn_size"):
         with pytest.raises(UserError, match=f"{option} must be .*{size}"):
             build(name, **{option: size})
@@ -104,7 +104,7 @@ def test_impossible_heads_are_refused(name: str, size: Any) -> None:
 
 @pytest.mark.parametrize("name", WITH_WINDOW)
 def test_a_window_is_at_least_one(name: str) -> None:
-    """A window of 0 is no memory."""
+    """A window of 0 would not be a memory."""
     with pytest.raises(UserError, match="window must be .* at least 1, got 0"):
         build(name, window=0)
 
@@ -149,7 +149,7 @@ def test_impossible_values_are_refused(name: Any, option: str, value: Any) -> No
 
 
 def test_unknown_names_come_with_the_nearest() -> None:
-    """Memories and options alike."""
+    """For memories and options alike."""
     with pytest.raises(UserError, match="unknown memory 'lstmm'; did you mean 'lstm'"):
         make_memory("lstmm", input_size=3, key=KEY)
     with pytest.raises(UserError, match="unknown memory.*known: arelit"):
@@ -191,6 +191,6 @@ def test_unknown_names_come_with_the_nearest() -> None:
     ids=str,
 )
 def test_a_hybrid_says_which_layer_is_wrong(options: dict[str, Any], said: str) -> None:
-    """Kinds, their options, and memories that have no layers."""
+    """It names wrong kinds, their options, and memories that have no layers."""
     with pytest.raises(UserError, match=said):
         make_memory("hybrid", input_size=3, key=KEY, **options)

@@ -1,4 +1,4 @@
-"""What must follow from the mathematics of the models, and what must never come out of them."""
+"""Mathematical consequences of the models hold, and impossible outputs never occur."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ WINDOWED = ("transformer", "transformer_xl", "gtrxl")
 
 
 def attention_of(name: str, seed: int = 0, **options: Any) -> Any:
-    """One attention whose heads come out as they are: its last product is the identity.
+    """One attention whose heads are visible: its last product is the identity.
 
     The biases before the relus are raised, so that no denominator vanishes without epsilon.
     """
@@ -61,9 +61,9 @@ def per_head(attention: Any, xs: jax.Array) -> list[list[Any]]:
 
 
 def test_thesis_arelit_with_one_interval_averages_values() -> None:
-    """At r = 1 every cosine is 1, so that a_t is the gated average of values, whatever the keys.
+    """At r = 1 every cosine is 1, so a_t is the gated average of values, whatever the keys are.
 
-    Then nothing that makes keys or queries gets a gradient; `half_wave` is the repair.
+    Then the parameters of keys and queries get no gradient; `half_wave` is the repair.
     """
     attention = attention_of("arelit", r=1, frequencies="printed", scale="printed", epsilon=1e-15)
     xs = inputs(20)
@@ -124,7 +124,7 @@ def test_the_code_with_one_vector_is_the_code_with_two() -> None:
 
 @pytest.mark.parametrize("frequencies", ["printed", "half_wave", "code", "full_wave", "odd_wave"])
 def test_arelit_is_bounded_by_its_values(frequencies: Any) -> None:
-    """|k~| <= s, so that |a_t| <= scale sum_k w_k max |v|, however long the episode.
+    """|k~| <= s, so that |a_t| <= scale sum_k w_k max |v|, however long the episode is.
 
     With cosine and sine of each frequency the bound is max |v|.
     """
@@ -157,7 +157,7 @@ def test_gtrxl_acts_and_learns_alike_beyond_its_window() -> None:
 
 @pytest.mark.parametrize("name", WINDOWED)
 def test_influence_ends_after_layers_times_window_steps(name: str) -> None:
-    """Of x_0 on y_t: some up to t = layers * window, exactly none from the next step on."""
+    """x_0 influences y_t up to t = layers * window, and not at all from the next step on."""
     memory, layers, window = sample(name, window=3), 2, 3
     starts = jnp.zeros(12, bool)
 
@@ -173,7 +173,7 @@ def test_influence_ends_after_layers_times_window_steps(name: str) -> None:
 
 @eqx.filter_jit
 def loss_and_gradient(memory: AbstractMemory, xs: jax.Array, starts: jax.Array) -> Any:
-    """A number that depends on all outputs, and how it depends on the parameters."""
+    """A number that depends on all outputs, and its gradient for the parameters."""
     run = lambda m: jnp.mean(m.unroll(m.init_state(), xs, starts)[1] ** 2)  # noqa: E731
     return eqx.filter_value_and_grad(run)(memory)
 
@@ -223,7 +223,7 @@ GATES = {"mlstm": "gates", "slstm": "gates", "mamba2": "rates", "gla": "keep"}
 
 @pytest.mark.parametrize("name", fast_only(GATES, "mlstm", "slstm"))
 def test_extreme_gates_stay_finite(name: str) -> None:
-    """Gates of exp(700) and exp(-700): values and gradients, and a chunk is still its steps."""
+    """For gates of exp(700) and exp(-700), values and gradients; a chunk still equals its steps."""
     memory: Any = sample(name, 1)
     xs, starts = (jnp.asarray(a) for a in episodes(40))
 
@@ -238,7 +238,7 @@ def test_extreme_gates_stay_finite(name: str) -> None:
 
 
 def test_a_window_wider_than_the_episode_changes_nothing() -> None:
-    """Studies rely on it to compute less (`Study.fit_windows`)."""
+    """Studies rely on it to reduce computation (`Study.fit_windows`)."""
     length, options = 6, {"hidden_size": 4, "num_layers": 1, "num_heads": 1, "head_size": 4}
     xs = jax.random.normal(jax.random.key(1), (length, 3))
     starts = jnp.arange(length) == 0
@@ -253,7 +253,7 @@ def test_a_window_wider_than_the_episode_changes_nothing() -> None:
 
 @pytest.mark.parametrize("way", ["unroll", "step"])
 def test_a_compensated_sum_loses_no_observation(way: str) -> None:
-    """After as many keys as 10^8 steps bring, where a plain sum of float32 grows no more."""
+    """After as many keys as in 10^8 steps, where a plain float32 sum no longer grows."""
     time, before = 256, 2.0**27
     xs, starts = inputs(time), jnp.zeros(time, bool)
     gained = {}

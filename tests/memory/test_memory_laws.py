@@ -1,8 +1,8 @@
 """The laws of design, for every memory: values and gradients, any pattern of starts.
 
-One `check` a memory, because what it costs is compiling; it makes some hundred comparisons, each
-named by law, length and pattern in the message of a failure. How many cases there were, and the
-largest deviation for each law, stands at the end of the session.
+There is one `check` per memory, because compiling dominates its cost; it makes some hundred
+comparisons, each named by law, length and pattern in a failure's message. The number of cases and
+the largest deviation for each law are printed at the end of the session.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from memory_samples import INPUT_SIZE, every_memory, quick_compilation, sample, 
 
 __all__ = ["quick_compilation"]
 
-# Odd and even, multiples of the window and of 64 and those beside them, and longer than any block.
+# Odd and even, multiples of the window and of 64 and their neighbours, and longer than any block.
 LENGTHS = (1, 2, 7, 10, 63, 64, 257, 320)
 
-# Options whose code takes another way through time than the defaults.
+# Options whose code takes another path through time than the defaults.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gtrxl", {"query_norm": False, "window": 70}),
     ("gtrxl", {"gate": "residual", "attention_bias": False, "window": 1}),
@@ -90,7 +90,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def say(report: LawReport, record: Callable[[str, object], None]) -> None:
-    """Keeps the numbers for the end of the session, then fails if a law is broken."""
+    """Records the numbers for the end of the session, then fails if a law is broken."""
     for law in LAWS:
         record("law", (law, len(report.of(law)), *report.largest(law)))
     assert report.passed, str(report)
@@ -102,7 +102,7 @@ def test_every_memory_obeys_the_laws(
 ) -> None:
     """One layer, single precision; the tolerances are those of `check`."""
     memory = sample(name, num_layers=1)
-    # Halting compiles slowly; long chunks of it are among the slow tests.
+    # Halting compiles slowly; its long chunks are among the slow tests.
     lengths = (1, 7) if memory.metric_names else (1, 7, 320)
     report = check(memory, lengths=lengths, raise_on_failure=False)
     say(report, record_property)
@@ -124,7 +124,7 @@ def test_what_is_measured_is_what_it_says(name: str, options: dict[str, Any]) ->
 def test_every_memory_obeys_the_laws_as_users_check_it(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """At the sizes of `clew check`, with parameters where they start and keys that are dead."""
+    """At the sizes of `clew check`, with initial parameters and dead keys."""
     say(check(make(name, INPUT_SIZE, {}), raise_on_failure=False), record_property)
 
 
@@ -134,7 +134,7 @@ def test_every_memory_obeys_the_laws_as_users_check_it(
 def test_every_stack_obeys_the_laws(
     name: str, precision: Any, record_property: Callable[[str, object], None]
 ) -> None:
-    """Two layers, both precisions; in double precision nothing is left to rounding."""
+    """Two layers, both precisions; in double precision nothing can be due to rounding."""
     report = check(sample(name), lengths=LENGTHS, precision=precision, raise_on_failure=False)
     say(report, record_property)
 

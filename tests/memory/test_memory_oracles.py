@@ -1,4 +1,4 @@
-"""Every memory, and every option that changes its mathematics, against a plain transcription."""
+"""Every memory, and every option that changes its mathematics, equals a plain transcription."""
 
 import importlib
 from typing import Any
@@ -32,7 +32,7 @@ INTEGRATED_AS_CODED = {
     "init": "uniform",
 }
 
-# The options given to the memory; those that its oracle cannot read off the weights are passed on.
+# Options of the memory; those that its oracle cannot infer from the weights are passed on.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in MEMORIES),
     ("frame_stack", {"num_layers": 1, "frames": 40}),
@@ -81,7 +81,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("arelit", {"frequencies": "half_wave", "scale": "printed", "tick": "carried", "r": 2}),
     ("arelit", {"frequencies": "full_wave", "r": 3}),
     ("arelit", {"frequencies": "odd_wave", "scale": "code", "tick": "carried", "r": 2}),
-    # Other combinations of options that are above one by one, or in another memory's layers.
+    # Other combinations of options that appear above one by one, or in another memory's layers.
     ("none", {"num_layers": 3}),
     ("position_mlp", {"num_layers": 3, "encoding_size": 1}),
     ("frame_stack", {"num_layers": 1, "frames": 1}),
@@ -143,7 +143,7 @@ def largest_deviation(actual: jax.Array, expected: np.ndarray) -> float:
 )
 def test_a_memory_is_what_its_paper_says(name: str, options: dict[str, Any]) -> None:
     """`unroll` and `step` give the numbers of the naive transcription, starts included."""
-    layers = 1 if options else 2  # one is enough to see an option, and compiles faster
+    layers = 1 if options else 2  # one is enough to test an option, and compiles faster
     memory = sample(name, **{"num_layers": layers, **options})
     xs, starts = episodes(TIME, seed=3)
     given = {key: options[key] for key in FOR_THE_ORACLE.get(name, ("gate",)) if key in options}

@@ -1,4 +1,4 @@
-"""The forms of a chunk that are parallel in time, against the definition's steps."""
+"""The forms of a chunk that are parallel in time equal the definition's steps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ from slow_cases import fast_only
 __all__ = ["quick_compilation"]
 
 SLOW = pytest.mark.slow
-# Pieces and chunks that fill 37 steps and that do not.
+# Sizes of pieces and chunks that divide 37 steps and that do not.
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("relit", "chunkwise", {}),
     ("relit", "associative", {"decay": "joint"}),
@@ -48,7 +48,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 FAST = [pytest.param(*case, marks=() if case is CASES[0] else SLOW, id=str(case)) for case in CASES]
 MATRICES = ("gated_delta_net", "rwkv7", "mlstm", "retention", "gla")
-"""Memories whose state is a matrix, each with chunks of another kind."""
+"""Memories whose state is a matrix, each with another kind of chunk."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_parallel_form_is_its_steps(
     name: str, backend: str, options: dict[str, Any], precision: str
 ) -> None:
-    """Values and all gradients, those of the state and into it included."""
+    """Values and all gradients, including those of the state and into it."""
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
         found, steps = forms(name, options, precision, (backend, "xla"))
         assert_equal_forms(found, steps, precision)
@@ -78,7 +78,7 @@ def test_a_parallel_form_is_its_steps(
 @pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=SLOW)])
 @pytest.mark.parametrize("name", fast_only(MATRICES, "gated_delta_net"))
 def test_chunks_of_matrices_are_their_steps(name: str, precision: str) -> None:
-    """Likewise; without a kernel they are what is used."""
+    """Likewise; they are used if there is no kernel."""
     with jax.enable_x64(precision == "float64"), jax.numpy_dtype_promotion("standard"):
         found, steps = forms(name, {}, precision, ("chunkwise", "xla"))
         assert_equal_forms(found, steps, precision)
@@ -105,7 +105,7 @@ def test_halves_have_every_pair_once(size: int) -> None:
 
 
 def test_a_linear_scan_passes_nothing_by_a_start() -> None:
-    """Not even what is not finite, in values and in gradients."""
+    """Not even NaN or infinity, in values and in gradients."""
     keep, add = jnp.full((7, 1), 0.5), jnp.arange(7.0)[:, None].at[2].set(jnp.nan)
     starts = jnp.arange(7) == 4
 
@@ -132,7 +132,7 @@ def test_saturated_gates_are_those_of_steps(gate: float) -> None:
 def test_what_is_not_finite_stays_in_its_episode(
     name: str, backend: str, options: dict[str, Any]
 ) -> None:
-    """From the observation that has it to the next start, and nowhere else."""
+    """From the observation that contains it to the next start, and nowhere else."""
     memory = sample(name, num_layers=1, backend=backend, **options)
     xs, starts = episodes(24, seed=3)
     starts[:], spoiled = np.arange(24) == 19, np.zeros(24, bool)
@@ -145,7 +145,7 @@ def test_what_is_not_finite_stays_in_its_episode(
 
 
 def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By themselves; the joint decay, which no product of matrices has, by a scan."""
+    """By default; the joint decay, which is not a matrix product, uses a scan."""
     small: dict[str, Any] = {
         "num_layers": 1,
         "hidden_size": 4,
@@ -182,7 +182,7 @@ def test_accelerators_have_a_parallel_form(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("size", [1, 7, 32])
 def test_triangular_systems_are_solved_by_halves(size: int) -> None:
-    """As NumPy solves them, whatever stands on the diagonal and above it."""
+    """The result is NumPy's, whatever is on the diagonal and above it."""
     random = np.random.default_rng(0)
     lower = random.standard_normal((2, size, size), np.float32) / np.float32(size**0.5)
     right = random.standard_normal((2, size, 3), np.float32)
@@ -192,7 +192,7 @@ def test_triangular_systems_are_solved_by_halves(size: int) -> None:
 
 @pytest.mark.parametrize("name", ["gated_delta_net", pytest.param("rwkv7", marks=SLOW)])
 def test_no_chunk_waits_for_a_triangular_solver(name: str) -> None:
-    """Which on a processor can wait for ever, see `solve_unit_lower`."""
+    """On a CPU it could wait forever, see `solve_unit_lower`."""
     memory = sample(name, num_layers=1, backend="chunkwise")
     xs, starts = episodes(40, seed=5)
 
@@ -204,7 +204,7 @@ def test_no_chunk_waits_for_a_triangular_solver(name: str) -> None:
 
 @SLOW
 def test_forward_mode_goes_through_chunks() -> None:
-    """Which a compiled kernel has not."""
+    """A compiled kernel does not support it."""
     memory = sample("arelit", num_layers=1, backend="chunkwise")
     xs, starts = episodes(7, seed=5)
 
@@ -219,7 +219,7 @@ def test_forward_mode_goes_through_chunks() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gla", "relit"])
 def test_the_gradient_of_a_batch_does_not_end_the_process(name: str) -> None:
-    """Sums over more than eight axes did: XLA's library for processors has room for no more."""
+    """Sums over more than eight axes used to: XLA's library for CPUs supports no more."""
     memory = make_memory(name, input_size=3, key=jax.random.key(0), backend="chunkwise")
     xs, starts = jnp.ones((6, 50, 3)), jnp.zeros(50, bool)
 
@@ -234,7 +234,7 @@ def test_the_gradient_of_a_batch_does_not_end_the_process(name: str) -> None:
 
 @pytest.mark.parametrize("backend", ["xla", "chunkwise", "auto"])
 def test_what_no_chunk_knows_together_is_refused(backend: Any) -> None:
-    """A step would take it, so that a chunk would compute something else and say nothing."""
+    """A step would accept it, so a chunk would silently compute something else."""
     keys, head = jnp.ones((3, 1, 2)), jnp.zeros((3, 1))
     erase = Erase(keys, keys)
     for inputs, said in (

@@ -1,4 +1,4 @@
-"""Products with weights against JAX's own, under its transformations."""
+"""Products with weights equal JAX's own, under its transformations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,12 +21,12 @@ Product = Callable[[Any, Any], Any]
 
 
 def plain(x: Any, weight: Any) -> Any:
-    """What it must equal."""
+    """The product that it must equal."""
     return x @ weight
 
 
 def close(actual: Any, expected: Any) -> None:
-    """Leaf by leaf, within rounding."""
+    """Compares leaf by leaf, within rounding."""
     for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, e, rtol=1e-5, atol=1e-5)
 
@@ -48,7 +48,7 @@ def test_any_leading_axes(lead: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("axes", [(0, None), (1, None), (2, None), (1, 0), (None, 0)], ids=str)
 @pytest.mark.parametrize("inside", [False, True], ids=["grad of vmap", "vmap of grad"])
 def test_batches(axes: tuple[int | None, int | None], inside: bool) -> None:
-    """Of inputs, of weights and of both, in either order with a gradient."""
+    """Batches of inputs, of weights and of both, in either order with a gradient."""
     weight = WEIGHT if axes[1] is None else WEIGHTS
 
     def gradient(multiply: Product) -> Any:
@@ -66,7 +66,7 @@ def test_batches(axes: tuple[int | None, int | None], inside: bool) -> None:
 
 
 def test_searches_over_batches() -> None:
-    """Weights of their own around a batch of environments, as a search or many seeds have them."""
+    """Batched weights around a batch of environments, as in a search or with many seeds."""
 
     def gradients(multiply: Product) -> Any:
         def total(weight: Any, xs: Any) -> Any:
@@ -78,14 +78,14 @@ def test_searches_over_batches() -> None:
 
 
 def test_other_precisions_are_promoted_as_ever() -> None:
-    """Bfloat16 with float32 is what JAX makes of it."""
+    """Bfloat16 with float32 gives JAX's type."""
     with jax.numpy_dtype_promotion("standard"):
         found = product(jnp.ones(4, jnp.bfloat16), WEIGHT)
     assert found.dtype == jnp.float32
 
 
 def test_no_operand_is_copied_for_a_gradient() -> None:
-    """XLA's program for the gradient of W brings no number to another place."""
+    """XLA's program for the gradient of W has no transpose or copy of an operand."""
 
     def total(weight: Any, xs: Any, multiply: Product) -> Any:
         return jnp.sum(jnp.sin(jax.vmap(multiply, (0, None))(xs, weight)))
@@ -99,7 +99,7 @@ def test_no_operand_is_copied_for_a_gradient() -> None:
 
 
 def test_it_is_counted() -> None:
-    """As many multiply-adds as JAX's own product."""
+    """It has as many multiply-adds as JAX's own product."""
 
     def counted(multiply: Product) -> int:
         return walk(jax.make_jaxpr(multiply)(BATCH, WEIGHT).jaxpr, [True, False]).products

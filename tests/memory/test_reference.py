@@ -1,4 +1,4 @@
-"""The reference of the memories, held against the registry."""
+"""The reference of the memories agrees with the registry."""
 
 from clew.memory import MEMORIES
 from scripts import script

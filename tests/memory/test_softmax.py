@@ -1,4 +1,4 @@
-"""The softmax's derivatives where one score is far above the others, beside double precision."""
+"""The softmax's derivatives, if one score is far above the others, equal double precision."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def exact(scores: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("gap", [0.0, 5.0, 12.0, 16.0, 20.0, 40.0])
 def test_a_score_far_above_the_others_has_a_gradient(gap: float) -> None:
-    """To some last bits of single precision; JAX's own is all rounding from a gap of 17 on."""
+    """Correct to a few bits of single precision; from a gap of 17 on JAX's own is all rounding."""
     scores = np.array([-gap, 0.0, -gap - 1])
     cotangent = COTANGENT[[1, 0, 2]]
     found = pulled(scores.astype(np.float32), cotangent.astype(np.float32))
@@ -43,14 +43,14 @@ def test_a_score_far_above_the_others_has_a_gradient(gap: float) -> None:
 
 
 def test_equal_scores_and_hidden_ones() -> None:
-    """Equal ones share, and what is hidden has no weight and no gradient."""
+    """Equal ones share the weight; a hidden one has no weight and no gradient."""
     scores, cotangent = np.array([2.0, 2.0, -np.inf], np.float32), COTANGENT.astype(np.float32)
     np.testing.assert_array_equal(softmax(jnp.asarray(scores)), [0.5, 0.5, 0.0])
     np.testing.assert_allclose(pulled(scores, cotangent), [249.75, -249.75, 0.0], rtol=1e-6)
 
 
 def test_the_second_derivative() -> None:
-    """As JAX's own, where that has all its digits."""
+    """It equals JAX's own where that is accurate."""
     scores = jnp.array([0.3, -0.2, 0.7])
 
     def curvature(of: Any) -> jax.Array:
@@ -61,7 +61,7 @@ def test_the_second_derivative() -> None:
 
 @pytest.mark.parametrize("backend", ["xla", "kernel"])
 def test_attention_that_looks_at_one_step(backend: Any) -> None:
-    """Of two steps, whose scores are 16 apart: the gradients of queries and keys."""
+    """For two steps whose scores are 16 apart, the gradients of queries and keys are right."""
     if backend == "kernel" and why_not():
         pytest.skip(why_not() or "")
     sizes: dict[str, Any] = {"num_heads": 1, "head_size": 8, "window": 7, "norm": False}

@@ -1,4 +1,4 @@
-"""Types of numbers: every memory in bfloat16 and in double precision, and what is mixed."""
+"""Types of numbers: every memory in bfloat16 and in double precision, and mixtures."""
 
 import itertools
 from typing import Any
@@ -20,26 +20,25 @@ __all__ = ["quick_compilation"]
 
 TIME = 20
 QUICK = (("lstm", "bfloat16"), ("gtrxl", "bfloat16"), ("relit", "bfloat16"))
-"""Those that have kernels, and none for this type; the kernels' own tests have float64."""
+"""Memories with kernels, but none for this type; the kernels' own tests have float64."""
 CASES = fast_only(itertools.product(MEMORIES, ("bfloat16", "float64")), *QUICK)
 
 WIDER = {"bfloat16": {"complex64", "float32"}, "float64": {"complex128"}}
-"""There are no complex numbers of bfloat16: those of single precision take their place, as does a
-matrix that sums many steps."""
+"""There is no complex bfloat16: complex64 replaces it; a matrix that sums many steps is float32."""
 
 unroll_compiled, steps_compiled = eqx.filter_jit(unroll), eqx.filter_jit(scan_steps)
 
 
 def types(tree: Any) -> list[str]:
-    """Of every array."""
+    """The types of all arrays."""
     return [leaf.dtype.name for leaf in jax.tree.leaves(tree)]
 
 
 @pytest.mark.parametrize(("name", "precision"), CASES)
 def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: None) -> None:
-    """With parameters cast, and observations that are not: state and outputs have theirs.
+    """If parameters are cast and observations are not, state and output keep the parameters' type.
 
-    There are no kernels for bfloat16, so that a chunk goes through XLA.
+    There are no kernels for bfloat16, so a chunk goes through XLA.
     """
     xs, starts = episodes(TIME)
     single = sample(name, num_layers=1)
@@ -53,7 +52,7 @@ def test_a_memory_keeps_its_type(name: str, precision: str, ordinary_promotion: 
     assert set(floats) <= {precision, *WIDER[precision]}
     assert types((ys, zs)) == [precision, precision]
     expected = unroll_compiled(single, single.init_state(), xs, starts)[1]
-    # A stream of residuals is several times as large as the output of a gate, and so is rounding.
+    # A residual stream is several times as large as the output of a gate, and so is its rounding.
     scale = max(1.0, float(np.max(np.abs(expected))))
     np.testing.assert_allclose(ys, zs, atol=0.05 * scale if precision == "bfloat16" else 1e-13)
     difference = np.max(np.abs(np.asarray(ys, np.float64) - expected))
@@ -66,12 +65,12 @@ DRIFTING: dict[str, dict[str, Any]] = {
     "rwkv7": {"num_heads": 1, "head_size": 32},
     "rg_lru": {},
 }
-"""Memories whose outputs drifted while what they sum over steps was bfloat16, by their options."""
+"""Memories, with options, whose outputs drifted while their sums over steps were bfloat16."""
 
 
 @pytest.mark.parametrize("name", fast_only(DRIFTING, "retention"))
 def test_half_precision_does_not_drift(name: str, ordinary_promotion: None) -> None:
-    """After a thousand steps no more of the output is lost than to rounding."""
+    """After a thousand steps, only rounding separates the outputs."""
     memory = sample(name, num_layers=1, **DRIFTING[name])
     half = cast(memory, "bfloat16")
     single = jax.tree.map(lambda x: x.astype(jnp.float32), half, is_leaf=eqx.is_inexact_array)
@@ -89,7 +88,7 @@ def test_half_precision_does_not_drift(name: str, ordinary_promotion: None) -> N
     [RMSNorm(4), LayerNorm(4), lambda x: standardise(x, 1e-5), lambda x: unit(x, 1e-12)],
 )
 def test_a_norm_has_a_gradient_in_half_precision(function: Any, ordinary_promotion: None) -> None:
-    """Of numbers so small or large that their squares, and powers of 1 / epsilon, are too."""
+    """For numbers whose squares, or powers of 1 / epsilon, overflow or underflow."""
     function = cast(function, "float16")
     for size in (1e-4, 1e-3, 1e3):
         x = (size * jnp.arange(1.0, 5.0)).astype(jnp.float16)
@@ -100,7 +99,7 @@ def test_a_norm_has_a_gradient_in_half_precision(function: Any, ordinary_promoti
 
 @pytest.mark.parametrize("name", fast_only(["shm", "gated_delta_net"], "shm"))
 def test_half_precision_divides_by_nothing(name: str, ordinary_promotion: None) -> None:
-    """Where all of a key is cut off, and where what a head reads is nearly nothing."""
+    """If all of a key is cut off, and if a head reads almost nothing."""
     options = SMALL[name] | {"num_layers": 1, "backend": "xla"}
     single = make_memory(name, input_size=INPUT_SIZE, key=jax.random.key(0), **options)
     memory = cast(single, "float16")
@@ -134,7 +133,7 @@ def test_a_state_never_becomes_wider(name: str, ordinary_promotion: None) -> Non
     "name", fast_only(sorted({*MEMORIES} - {"universal", "integrated"}), "gru", "rwkv7")
 )
 def test_a_more_precise_state_stays_so(name: str, ordinary_promotion: None) -> None:
-    """Of which only the types are computed; the loops of halting need one type throughout."""
+    """Only its types are computed; the loops of halting need one type throughout."""
     single = sample(name, num_layers=1)
     memory, state = cast(single, "bfloat16"), single.init_state()
     xs, starts = episodes(TIME)
@@ -144,7 +143,7 @@ def test_a_more_precise_state_stays_so(name: str, ordinary_promotion: None) -> N
 
 
 def test_a_kernel_is_refused_what_it_does_not_read() -> None:
-    """By the names of the types; "auto" does without."""
+    """The error names the types; "auto" works without the kernel."""
     memory = cast(sample("gru", num_layers=1, backend="kernel"), "bfloat16")
     xs, starts = jnp.zeros((TIME, INPUT_SIZE), jnp.bfloat16), jnp.zeros(TIME, bool)
     with pytest.raises(UserError, match="not possible: .* float32 or float64, .* bfloat16"):

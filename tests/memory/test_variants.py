@@ -1,4 +1,4 @@
-"""Variants of memories beside the studies: with nothing that differs they are the memories."""
+"""Variants of memories beside the studies equal the memories if no option differs."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from slow_cases import fast_only
 
 __all__ = ["quick_compilation"]
 
-# For each memory an option that its variant has and it has not, where it changes nothing.
+# For each memory an option that only its variant has, at the value at which it changes nothing.
 NOTHING: dict[str, dict[str, Any]] = {
     "transformer_xl": {"inner_residual": False},
     "gtrxl": {"banded": True},
@@ -27,7 +27,7 @@ NOTHING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", fast_only(NOTHING, "gtrxl", "universal"))
 def test_a_variant_without_its_differences_is_the_memory(name: str) -> None:
-    """Bit for bit: the weights at the start, and what they make of a chunk."""
+    """Bit for bit: the initial weights, and the outputs of a chunk."""
     kind, options = variant(name, SMALL[name] | NOTHING[name])
     assert kind is not MEMORIES[name] and NOTHING[name].keys() <= options.keys()
     key, found = jax.random.key(3), []
@@ -44,7 +44,7 @@ def test_a_variant_without_its_differences_is_the_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_results_of_a_variant_keep_the_name_of_the_memory(name: str) -> None:
-    """What a run of before says of itself is what it says when it is read now."""
+    """An old run describes itself in the same way when it is read now."""
     old = TrainConfig(memory="none").to_json() | {"memory": name, "memory_options": NOTHING[name]}
     config = config_from_json(old)
     assert config.memory.startswith("clew.lab.studies.")
@@ -55,5 +55,5 @@ def test_results_of_a_variant_keep_the_name_of_the_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEMORIES)
 def test_every_option_is_described(name: str) -> None:
-    """In the docstring of the memory, or in that of what its shared options go on to."""
+    """In the docstring of the memory, or of the class to which shared options are passed."""
     assert options_of(name).keys() <= argument_docs(MEMORIES[name]).keys()

@@ -48,7 +48,7 @@ class LearnedStart(Average):
 
 
 class WindowState(NamedTuple):
-    """The last four inputs, the newest last, and what was projected from them."""
+    """The last four inputs, the newest last, and their projections."""
 
     hidden: jax.Array
     keys: jax.Array
@@ -66,7 +66,7 @@ class Window(AbstractMemory):
     output_size: int = eqx.field(static=True, default=2)
 
     def init_state(self) -> Any:
-        """Nothing seen."""
+        """An empty window."""
         empty = (jnp.zeros((4, n), self.key.dtype) for n in (3, 4, 2))
         return WindowState(*empty, jnp.zeros(4, bool))
 
@@ -85,15 +85,15 @@ class Window(AbstractMemory):
         return scan_steps(self, state, xs, starts)
 
     def refresh(self, state: Any) -> Any:
-        """Keys and values, projected again."""
+        """Projects keys and values again."""
         return state._replace(keys=state.hidden @ self.key, values=state.hidden @ self.value)
 
 
 class Waves(Window):
-    """Sound too: what it caches as values is complex, and is read as its real part."""
+    """Sound too: the values that it caches are complex, and it reads their real part."""
 
     def init_state(self) -> Any:
-        """Nothing seen."""
+        """An empty window."""
         return super().init_state()._replace(values=jnp.zeros((4, 2), self.value.dtype))
 
     def step(self, state: Any, x: Any, start: Any) -> Any:
@@ -104,10 +104,10 @@ class Waves(Window):
 
 
 class Keys(Window):
-    """The same without the inputs, so that keys stay as they were made."""
+    """The same without the inputs, so that old keys stay as they were computed."""
 
     def init_state(self) -> Any:
-        """Nothing seen."""
+        """An empty window."""
         return super().init_state()[1:]
 
     def step(self, state: Any, x: Any, start: Any) -> Any:
@@ -116,7 +116,7 @@ class Keys(Window):
         return state[1:], y
 
     def refresh(self, state: Any) -> Any:
-        """Nothing."""
+        """Rebuilds nothing."""
         return state
 
 
@@ -124,7 +124,7 @@ class KeepsObservations(Average):
     """Sound, with the last observations, which nothing reads."""
 
     def init_state(self) -> Any:
-        """Nothing seen."""
+        """An empty window."""
         return *super().init_state(), jnp.zeros((4, 3))
 
     def step(self, state: Any, x: Any, start: Any) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def lambda_returns(reward, discount, value, valid, lam):
-    """G_t of one environment; lists of T, `value` of T+1."""
+    """G_t of one environment; lists of length T, `value` of T+1."""
     steps = len(reward)
     later = value[steps]
     returns = [0.0] * steps

@@ -1,4 +1,4 @@
-"""AReLiT: Pramanik (2023), Algorithm 6, and what the authors' published code does otherwise."""
+"""AReLiT: Pramanik (2023), Algorithm 6, and the differences of the authors' published code."""
 
 from typing import Any
 
@@ -33,9 +33,9 @@ def factor(frequencies: str, r: int, scale: str) -> float:
 
 
 class ApproximateAttention:
-    """Algorithm 6, head by head, one vector after the other.
+    """Algorithm 6, head by head, one vector after another.
 
-    Of the whole circle of frequencies each vector is complex, exp(i omega t) in place of the
+    With the whole circle of frequencies each vector is complex, exp(i omega t) instead of the
     cosine, and weighs one half: a frequency and its negative are one vector of cosines and one of
     sines.
     """
@@ -52,7 +52,7 @@ class ApproximateAttention:
         self.t = 1 if self.tick_is_carried else 0
 
     def forget(self) -> None:
-        """Line 1; the published code's tick goes on."""
+        """Line 1; the published code's tick continues."""
         f = self.weights.features
         size = f.eta * f.head_size
         count = len(self.omega)

@@ -1,4 +1,4 @@
-"""A Bernoulli bandit, and what policies earn there, as plainly as possible."""
+"""A Bernoulli bandit, and the returns of policies in it, as plainly as possible."""
 
 from functools import cache
 from itertools import product
@@ -14,11 +14,11 @@ def pull(probabilities: list[float], action: int, uniform: float) -> tuple[float
 
 @cache
 def best_value(counts: tuple[tuple[int, int], ...], pulls: int) -> float:
-    """What the best policy expects of so many more pulls, by trying every arm at every turn.
+    """The best policy's expected return from this many more pulls, by trying every arm each turn.
 
     Args:
-        counts: of every arm, how often it has paid and how often not.
-        pulls: that are left.
+        counts: of every arm, the numbers of pulls that paid and that did not.
+        pulls: number of pulls that are left.
     """
     if pulls == 0:
         return 0.0
@@ -33,10 +33,10 @@ def best_value(counts: tuple[tuple[int, int], ...], pulls: int) -> float:
 
 
 def expected_return(choose, arms: int, pulls: int) -> float:
-    """What a deterministic policy expects, over every way in which its pulls can turn out.
+    """A deterministic policy's expected return, over every possible result of its pulls.
 
     Args:
-        choose: the arm for counts, see `best_value`, and the pull's number from 0.
+        choose: maps counts, see `best_value`, and the pull's number from 0 to an arm.
     """
     total = 0.0
     for outcomes in product((0, 1), repeat=pulls):

@@ -1,4 +1,4 @@
-"""The IMPALA ResNet and the Nature CNN, one place of one picture after the other."""
+"""The IMPALA ResNet and the Nature CNN, one position of one picture after another."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def padded(x: np.ndarray, size: int, stride: int, value: float) -> np.ndarray:
 
 
 def windows(x: np.ndarray, size: int, stride: int) -> Any:
-    """Every place (row, column) and what is seen there."""
+    """Every position (row, column) and the window there."""
     for row in range((x.shape[0] - size) // stride + 1):
         for column in range((x.shape[1] - size) // stride + 1):
             top, left = row * stride, column * stride

@@ -12,7 +12,7 @@ class EndlessTMazeOracle:
         self.at, self.time = 0, 0
 
     def observation(self) -> np.ndarray:
-        """The position, and the cue where a corridor begins."""
+        """The position, and the cue at the beginning of a corridor."""
         left, right = 0.0, 0.0
         if self.at == 0:
             left, right = (1.0, 0.0) if self.ahead[0][0] == 0 else (0.0, 1.0)

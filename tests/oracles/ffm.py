@@ -11,7 +11,7 @@ from oracles.parts import Vector, affine, layer_norm, numbers, sigmoid
 
 
 class FFM:
-    """The cell: every trace in every context, one number after the other."""
+    """The cell: every trace in every context, one number after another."""
 
     def __init__(self, weights: Any):
         self.weights = weights

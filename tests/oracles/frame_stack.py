@@ -8,7 +8,7 @@ from oracles.parts import affine, numbers, relu
 
 
 def run(memory: Any, xs: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The newest observation is the last; what lies before the episode is 0."""
+    """The newest observation is the last; positions before the episode are 0."""
     outputs: list[np.ndarray] = []
     episode: list[np.ndarray] = []
     for x, start in zip(numbers(xs), starts, strict=True):

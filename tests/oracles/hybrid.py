@@ -1,4 +1,4 @@
-"""Layers of several kinds: what each kind's own oracle says, one on top of the other."""
+"""Layers of several kinds: the oracles of the kinds, stacked."""
 
 from functools import partial
 from typing import Any

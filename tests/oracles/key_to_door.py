@@ -54,7 +54,7 @@ class KeyToDoorOracle:
         return kind != "#" and (kind != "d" or self.has_key)
 
     def earned(self) -> float:
-        """What comes of being where one is now."""
+        """The reward and effects of the present place."""
         self.lit = False
         if self.phase == 0 and self.place == self.key and not self.has_key:
             self.has_key = self.lit = True

@@ -10,7 +10,7 @@ from oracles.parts import Attention, Vector, affine, gru_gate, layer_norm, net, 
 
 
 class LayerEquation:
-    """What a layer makes of its input and of what its attention says; keeps the gates' states.
+    """A layer's output from its input and its attention's output; keeps the gates' states.
 
     norm "before": Parisotto et al. (2020), section 3.2. "after": Vaswani et al. (2017), Figure 1.
     "none": Bachlechner et al. (2020), Eq. 6. "around", the inner residual connection, the crossed
@@ -83,7 +83,7 @@ def run_layers(
 def embedder(
     memory: Any, then: Callable[[Vector], Vector] = lambda y: y, embeds: bool = True
 ) -> Callable[[Vector, int], Vector]:
-    """x W + b and what comes after it, or x itself where nothing is embedded."""
+    """x W + b and what follows it, or x itself where nothing is embedded."""
     return lambda x, t: then(affine(memory.embedding, x)) if embeds else x
 
 

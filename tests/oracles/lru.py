@@ -30,7 +30,7 @@ def matrices(weights: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def activated(weights: Any, y: Vector) -> Vector:
-    """What the authors' layers have after y."""
+    """The operations after y in the authors' layers."""
     if weights.activation == "none":
         return y
     a = gelu(y)

@@ -1,4 +1,4 @@
-"""No memory: a feed-forward net, one observation after the other."""
+"""No memory: a feed-forward net, one observation after another."""
 
 from typing import Any
 

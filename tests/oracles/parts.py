@@ -1,4 +1,4 @@
-"""Parts that several papers have in common, for one observation at a time, in double precision."""
+"""Parts that several papers share, for one observation at a time, in double precision."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -9,19 +9,19 @@ Vector = np.ndarray
 
 
 class Attention(Protocol):
-    """What an oracle of an attention offers: it forgets, and it reads one vector."""
+    """The interface of an attention's oracle: it forgets, and it reads one vector."""
 
     def forget(self) -> None:
         """Opens an episode."""
         ...
 
     def read(self, x: Vector) -> Vector:
-        """What the attention adds at this time step."""
+        """The attention's output at this time step."""
         ...
 
 
 def numbers(array: Any) -> np.ndarray:
-    """A parameter as it is, in double precision."""
+    """A parameter in double precision."""
     return np.asarray(array, dtype=np.float64)
 
 

@@ -16,7 +16,7 @@ class PermutationOracle:
         return [*shown, *(float(card in self.played) for card in range(n)), float(self.time >= n)]
 
     def mask(self) -> list[bool]:
-        """What is allowed."""
+        """The allowed actions."""
         n = len(self.order)
         if self.time < n:
             return [False] * n + [True]

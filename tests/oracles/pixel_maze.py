@@ -79,7 +79,7 @@ def picture(walls, kinds, balls, place, heading, target):
 
 
 def walked(walls, place, heading, action):
-    """Where one is, and looks, after an action."""
+    """Position and direction after an action."""
     stride, turn = MOVES[min(max(action, 0), 5)]
     heading = (heading + turn * math.pi / 6) % (2 * math.pi)
     place = list(place)

@@ -4,19 +4,19 @@ import numpy as np
 
 
 def greedy_values(action_values, allowed):
-    """V of every observation: the largest value of what is allowed."""
+    """V of every observation: the largest value of the allowed actions."""
     rows = zip(action_values, allowed, strict=True)
     return [max(q for q, ok in zip(*row, strict=True) if ok) for row in rows]
 
 
 def peng_returns(reward, discount, value, last, lam):
-    """G_t of one environment, by how many steps of reward each part of it has.
+    """G_t of one environment, grouped by the number of reward steps in each part.
 
         R_n = r_t + d_t r_{t+1} + ... + d_t .. d_{t+n-2} r_{t+n-1} + d_t .. d_{t+n-1} V_{t+n}
         G_t = (1 - lam) (R_1 + lam R_2 + ...) + lam^{K-1} R_K
 
     after K steps the sequence is over, or the final observation of a truncated episode is reached.
-    Lists of T, `value` and `last` of T+1. Of what follows a final observation nothing is said.
+    Lists have length T, `value` and `last` T+1. Entries after a final observation are undefined.
     """
     steps = len(reward)
     found = [None] * steps
@@ -63,7 +63,7 @@ def pqn_loss(action_values, allowed, trajectory, gamma, lam):
 
 
 def epsilon_greedy(action_values, allowed, epsilon):
-    """The probability of every action, from the words of the policy."""
+    """The probability of every action, from the policy's docstring."""
     n = len(action_values)
     open_to = [a for a in range(n) if allowed[a]]
     best = max(open_to, key=lambda a: (action_values[a], -a))

@@ -30,11 +30,11 @@ class MemoryChainOracle:
         return seen
 
     def reset(self) -> list[float]:
-        """Looks, and lets no time pass."""
+        """Looks without advancing time."""
         return self.look()
 
     def step(self, action: int) -> Answer:
-        """Looks first and lets time pass then; observation, reward, terminated."""
+        """Looks first and then advances time; observation, reward, terminated."""
         seen = self.look()
         self.time += 1
         if self.time <= self.memory_length:
@@ -45,7 +45,7 @@ class MemoryChainOracle:
 
 
 class DistributedMemoryOracle:
-    """One episode of the task that Makkink built upon bsuite's."""
+    """One episode of the task that Makkink based on bsuite's."""
 
     def __init__(self, memory_length: int, context: list[int], times: list[int]):
         self.memory_length = memory_length
@@ -64,13 +64,13 @@ class DistributedMemoryOracle:
         return seen
 
     def reset(self) -> list[float]:
-        """Looks, and lets time pass."""
+        """Looks and advances time."""
         seen = self.look()
         self.time += 1
         return seen
 
     def step(self, action: int) -> Answer:
-        """Looks and lets time pass; observation, reward, terminated."""
+        """Looks and advances time; observation, reward, terminated."""
         seen = self.look()
         self.time += 1
         if self.time <= self.memory_length:

@@ -1,4 +1,4 @@
-"""ReLiT: Pramanik (2023), Algorithm 5, and what the authors' published code does otherwise."""
+"""ReLiT: Pramanik (2023), Algorithm 5, and the differences of the authors' published code."""
 
 from typing import Any, NamedTuple
 

@@ -10,7 +10,7 @@ def softmax(logits):
 
 
 def entropy_of_choice(logits):
-    """-sum_a p_a log p_a, over what has a chance."""
+    """-sum_a p_a log p_a, over actions with a positive probability."""
     return -sum(p * math.log(p) for p in softmax(logits) if p > 0)
 
 
@@ -37,7 +37,7 @@ def soft_value_of_choice(logits, first, second, alpha):
 
 
 def mean_over(values, valid):
-    """The mean of what is valid."""
+    """The mean over valid steps."""
     return sum(v for v, ok in zip(values, valid, strict=True) if ok) / sum(valid)
 
 

@@ -1,4 +1,4 @@
-"""Softmax attention over an explicit list of past inputs, everything computed anew at each step."""
+"""Softmax attention over an explicit list of past inputs, fully recomputed at each step."""
 
 from typing import Any
 

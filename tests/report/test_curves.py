@@ -1,4 +1,4 @@
-"""Pictures: the numbers behind the lines, and files written whole."""
+"""Pictures: the data behind the lines, and files that are written completely."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_bins_weigh_rows_by_their_episodes() -> None:
 
 
 def test_pictures_are_written_whole(tmp_path: Path) -> None:
-    run = write(tmp_path / "a", ROWS, tail='{"steps": 5')  # a row cut short by a kill
+    run = write(tmp_path / "a", ROWS, tail='{"steps": 5')  # a kill cut a row short
     rows = read_rows(run)
     assert len(rows) == 4
     one = plot_runs({"a": rows}, run / "a.png")
@@ -62,7 +62,7 @@ def test_a_picture_says_how_many_seeds_each_run_has() -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_no_name_of_the_legend_is_cut_off(several: bool) -> None:
-    """With one panel and with two; the figure is as high as it was."""
+    """With one panel and with two; the figure keeps its height."""
     rows = [{**r, "return": r["success"]} for r in ROWS] if several else ROWS
     names = ["gru", "min_gru", "frame_stack", "gated_delta_net", "my_package.memories:Linear"]
     figure = runs_figure(dict.fromkeys(names, rows))
@@ -86,7 +86,7 @@ def test_a_band_is_that_of_three_seeds_or_more() -> None:
 
 
 def test_evaluations_are_dots() -> None:
-    """Means over the seeds, at the steps of their rows; None is left out."""
+    """They are means over the seeds, at the steps of their rows; None is left out."""
     rows = [ROWS[0], ROWS[2] | {"evaluation.return": [1.0, 2.0]}]
     rows.append(ROWS[3] | {"evaluation.return": [None, 2.0], "evaluation.success": [None, None]})
     success, earned = runs_figure({"a": rows}).axes

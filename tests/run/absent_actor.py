@@ -1,7 +1,7 @@
-"""An actor whose module is not where nodes look for one."""
+"""An actor whose module is not on the path of the nodes."""
 
 from clew.run.asynchronous.ray_actor import RayActor
 
 
 class AbsentActor(RayActor):
-    """The same as any other."""
+    """An ordinary actor."""

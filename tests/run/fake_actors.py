@@ -1,4 +1,4 @@
-"""Stands for a Ray cluster of actors: a test says what becomes of what they were asked."""
+"""Stands in for a Ray cluster of actors: a test decides how they answer."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +7,7 @@ from fake_ray import KINDS
 
 
 class FakeActors:
-    """A cluster whose actors answer with what a test puts into `answers`, by reference."""
+    """A cluster whose actors answer with the contents of `answers`, by reference."""
 
     exceptions = SimpleNamespace(**{kind.__name__: kind for kind in KINDS})
 
@@ -16,7 +16,7 @@ class FakeActors:
         self.asked: list[str] = []
 
     def remote(self, **options: Any) -> Any:
-        """Actors whose methods give names as references."""
+        """Actors whose methods return names as references."""
         return lambda kind: SimpleNamespace(remote=self._actor)
 
     def _actor(self, *args: Any) -> Any:
@@ -32,7 +32,7 @@ class FakeActors:
         return SimpleNamespace(remote=called)
 
     def is_initialized(self) -> bool:
-        """It was somebody else who connected."""
+        """Another program has connected."""
         return True
 
     def put(self, value: Any) -> Any:
@@ -40,7 +40,7 @@ class FakeActors:
         return value
 
     def wait(self, references: list[str], timeout: float, num_returns: int = 1) -> Any:
-        """Those that have an answer."""
+        """The references with an answer."""
         ready = [reference for reference in references if reference in self.answers]
         return ready[:num_returns], [r for r in references if r not in ready[:num_returns]]
 
@@ -52,15 +52,15 @@ class FakeActors:
         return answer
 
     def kill(self, actor: Any) -> None:
-        """Whoever it is."""
+        """Kills any actor."""
 
     def last(self, name: str, actor: int) -> str:
-        """The newest reference of a method of an actor."""
+        """The newest reference for a method of an actor."""
         return [asked for asked in self.asked if asked.startswith(f"{name} {actor} ")][-1]
 
 
 class PromptActors(FakeActors):
-    """A cluster whose actors are made, and answer by themselves, at once."""
+    """A cluster whose actors are built, and answer by themselves, at once."""
 
     def remote(self, **options: Any) -> Any:
         """Actors of a class."""
@@ -79,7 +79,7 @@ class PromptActors(FakeActors):
         return SimpleNamespace(remote=called)
 
     def get_runtime_context(self) -> Any:
-        """Of the one node."""
+        """The context of the single node."""
         return SimpleNamespace(get_node_id=lambda: "0000")
 
     util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")

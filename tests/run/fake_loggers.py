@@ -1,4 +1,4 @@
-"""A tensorboardX and a wandb that are none, for the tests of loggers."""
+"""A fake tensorboardX and a fake wandb, for the tests of loggers."""
 
 import sys
 import types
@@ -8,17 +8,17 @@ import pytest
 
 
 class Event(types.SimpleNamespace):
-    """Stands for TensorBoard's event; a summary is a pair of name and value."""
+    """Stands in for TensorBoard's event; a summary is a pair of name and value."""
 
 
 class SessionLog(types.SimpleNamespace):
-    """Stands for TensorBoard's mark of a new start."""
+    """Stands in for TensorBoard's mark of a new start."""
 
     START = 1
 
 
 class FakeTensorboardX:
-    """A tensorboardX that keeps the events it is told."""
+    """A tensorboardX that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -50,7 +50,7 @@ class FakeTensorboardX:
 
 
 class FakeWandb(types.ModuleType):
-    """A W&B that keeps what it is told, and breaks where it is told to."""
+    """A W&B that keeps what is logged, and fails where a test asks it to."""
 
     def __init__(self) -> None:
         super().__init__("wandb")

@@ -1,4 +1,4 @@
-"""Advice at the end of a run: given where gradients are clipped by much, and only there."""
+"""Advice at the end of a run is given only if gradients are clipped by much."""
 
 import dataclasses
 from typing import Any
@@ -36,5 +36,5 @@ def test_nothing_is_told_where_it_would_not_help(changes: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("rows", [[], [{"loss": [1.0]}]])
 def test_nothing_is_told_of_no_gradients(rows: list[dict[str, Any]]) -> None:
-    """A learner of one's own need not measure them."""
+    """A user's own learner need not measure them."""
     assert advice(rows, CONFIG) is None

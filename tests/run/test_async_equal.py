@@ -1,4 +1,4 @@
-"""Asynchronous training without lag is the synchronous one, bit for bit."""
+"""Asynchronous training without lag equals synchronous training, bit for bit."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ LEARNING = WrapperConfig(normalise_observations=True, normalise_rewards=True)
 
 
 def assert_equal(config: Any, updates: int = 3) -> None:
-    """As many updates of both runners end with the same bits."""
+    """Checks that both runners end with the same bits after the same number of updates."""
     made = arrays(after(config, updates))
     sync = replace(config, runner="sync", asynchronous=AsyncConfig())
     expected = arrays(after(sync, updates))
@@ -43,13 +43,13 @@ def assert_equal(config: Any, updates: int = 3) -> None:
 
 @pytest.mark.slow
 def test_serial_equals_sync() -> None:
-    """Parameters, optimiser, memories, sums of metrics and keys; the next step resets."""
+    """Parameters, optimiser, memories, sums of metrics and keys; with next-step resets."""
     assert_equal(async_config(**CARTPOLE, asynchronous=AsyncConfig(serial=True)))
 
 
 @pytest.mark.slow
 def test_serial_equals_sync_with_what_is_cached_and_learned_on_the_way() -> None:
-    """A window, rebuilt for new parameters, and running statistics; the same step resets."""
+    """A window, rebuilt for new parameters, and running statistics; with same-step resets."""
     assert_equal(
         async_config(
             **(SAME_STEP | WINDOW), wrappers=LEARNING, asynchronous=AsyncConfig(serial=True)
@@ -59,13 +59,13 @@ def test_serial_equals_sync_with_what_is_cached_and_learned_on_the_way() -> None
 
 @pytest.mark.slow
 def test_one_actor_in_a_process_by_turns_equals_sync() -> None:
-    """The same through shared memory, on one thread."""
+    """It also holds through shared memory, on one thread."""
     assert_equal(async_config(**CARTPOLE, wrappers=LEARNING, asynchronous=by_turns(actors=1)))
 
 
 @pytest.mark.slow
 def test_several_actors_by_turns_give_the_same_each_time() -> None:
-    """Whoever of them is first."""
+    """Whichever of them is first."""
     config = async_config(**CARTPOLE, asynchronous=by_turns(actors=2))
     first, second = arrays(after(config, 4)), arrays(after(config, 4))
     for array, other in zip(first, second, strict=True):

@@ -1,4 +1,4 @@
-"""What goes wrong in an actor is named and survived; what cannot be survived ends everything."""
+"""Faults in an actor are reported and survived; a fault that cannot be survived ends everything."""
 
 import os
 import re
@@ -25,7 +25,7 @@ TIMEOUT = 3.0
 
 
 class Run:
-    """A run in progress that troubles can be put into."""
+    """A run in progress into which troubles can be injected."""
 
     def __init__(self, folder: Path, restarts: int, **changes: Any):
         self.script = folder / "script"
@@ -48,13 +48,13 @@ class Run:
         return self.program._pool
 
     def go_on(self, updates: int = 1) -> None:
-        """Makes updates, looking at what they learn from."""
+        """Makes updates, and checks the data that they learn from."""
         self.state = self.program(self.state, jnp.int32(updates))
         self.updates += updates
         assert int(self.state.update) == self.updates
 
     def watch(self) -> None:
-        """Has every rollout looked at from now on."""
+        """Checks every rollout from now on."""
         take = self.pool.take
 
         def looked_at(count: int) -> list[ActorRollout]:
@@ -66,7 +66,7 @@ class Run:
         self.pool.take = looked_at
 
     def inject(self, trouble: str) -> None:
-        """Puts a trouble in, and goes on until it has been told of, and for two updates more."""
+        """Injects a trouble, and continues until it is reported, and for two updates more."""
         before = len(self.told)
         if trouble in ("SIGKILL", "SIGSTOP"):
             place = self.updates % 2
@@ -82,7 +82,7 @@ class Run:
 
 
 def assert_whole(rollout: ActorRollout) -> None:
-    """Every observation follows the one before, or opens an episode."""
+    """Checks that every observation follows the one before, or opens an episode."""
     seen = rollout.gathered.acted.experience
     step = seen.observation[:, :, 1]
     follows = np.where(seen.start[1:], step[1:] == 0, step[1:] == step[:-1] + 1)
@@ -91,7 +91,7 @@ def assert_whole(rollout: ActorRollout) -> None:
 
 
 def wait_until_gone(pids: list[int], seconds: float = 10.0) -> None:
-    """No such processes any more."""
+    """Waits until none of the processes is left."""
     deadline = time.monotonic() + seconds
     while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
@@ -99,13 +99,13 @@ def wait_until_gone(pids: list[int], seconds: float = 10.0) -> None:
 
 
 def shared_files() -> set[str]:
-    """What actors have files in shared memory for."""
+    """The actors' files in shared memory."""
     return {path.name for path in Path("/dev/shm").glob("pym*")}
 
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """No new files of shared memory after a test."""
+    """Checks that a test leaves no new files in shared memory."""
     before = shared_files()
     yield
     assert shared_files() <= before
@@ -121,7 +121,7 @@ SAYS = {
 
 
 def survive(folder: Path, troubles: list[str]) -> None:
-    """A run has all of these troubles and goes on."""
+    """Injects all of these troubles into a run, which must continue."""
     run = Run(folder, restarts=len(troubles))
     try:
         run.go_on()
@@ -139,14 +139,14 @@ def survive(folder: Path, troubles: list[str]) -> None:
 
 
 def test_faults_are_named_and_survived(tmp_path: Path, nothing_left: None) -> None:
-    """An environment raises, and an actor is killed."""
+    """An environment that raises, and an actor that is killed."""
     survive(tmp_path, ["raise", "SIGKILL", "raise"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trouble", SAYS)
 def test_twenty_faults_are_survived(tmp_path: Path, nothing_left: None, trouble: str) -> None:
-    """Each kind."""
+    """Of each kind."""
     survive(tmp_path, [trouble] * 20)
 
 
@@ -161,7 +161,7 @@ def test_twenty_faults_are_survived(tmp_path: Path, nothing_left: None, trouble:
 def test_what_is_not_survived_ends_the_run(
     tmp_path: Path, nothing_left: None, trouble: str, says: str
 ) -> None:
-    """A number that is none at once, other faults when there were too many of them."""
+    """NaN or infinity ends it at once, other faults when there are too many of them."""
     run = Run(tmp_path, restarts=0 if trouble == "raise" else 9)
     try:
         run.go_on()

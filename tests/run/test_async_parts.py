@@ -30,7 +30,7 @@ TREE = {
 
 
 def test_a_tree_is_read_as_it_was_written() -> None:
-    """Shapes, types and values; another tree is refused."""
+    """Shapes, types and values are the same; another tree is refused."""
     layout = ByteLayout(TREE)
     memory = np.zeros(layout.size, np.uint8)
     layout.write(memory, TREE)
@@ -45,7 +45,7 @@ def test_a_tree_is_read_as_it_was_written() -> None:
 
 
 def test_nobody_reads_half_of_a_version() -> None:
-    """Readers without any lock beside a writer that never rests."""
+    """With lock-free readers beside a writer that never rests."""
     layout = ByteLayout({"x": np.zeros(50_000, np.int64)})
     memory = shared_bytes(multiprocessing.get_context("spawn"), Versions.size(layout))
     writer, reader = Versions(memory, layout), Versions(memory, layout)
@@ -72,12 +72,12 @@ def test_nobody_reads_half_of_a_version() -> None:
 
 
 def moments_state(moments: RunningMoments) -> dict[str, Any]:
-    """As `VectorWrappers.state` has it."""
+    """In the form of `VectorWrappers.state`."""
     return {"count": np.array(moments.count), "mean": moments.mean.copy(), "m2": moments.m2.copy()}
 
 
 def test_merged_statistics_are_those_of_all_that_was_seen() -> None:
-    """Two actors from one beginning, and the second one's rollout begun before the first's end."""
+    """Two actors have one start, and the second one's rollout begins before the first's ends."""
     rng = np.random.default_rng(0)
     parts = [rng.normal(size=(n, 3)) * 4 + 7 for n in (50, 30, 20)]
 
@@ -102,7 +102,7 @@ def test_merged_statistics_are_those_of_all_that_was_seen() -> None:
 
 
 def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
-    """At max_lag it is learned from, beyond it not."""
+    """At max_lag a rollout is used, beyond it not."""
     ready, nothing = Ready[str](max_lag=2), cast(Any, None)
     for actor, version in ((1, 4), (2, 5), (0, 6), (3, 3)):
         ready.add(f"actor {actor}", ActorRollout(version, actor, nothing, 1.0, 0.0))
@@ -113,7 +113,7 @@ def test_what_is_too_old_is_dropped_and_whose_it_is_told() -> None:
 
 
 def test_consecutive_rollouts_are_one_of_every_actor() -> None:
-    """A slow one is waited for; what a fast one has ahead keeps its order, and is never too old."""
+    """A slow actor is waited for; rollouts of a fast one keep their order, and never expire."""
     ready, nothing = Ready[str](max_lag=2, consecutive=True), cast(Any, None)
     for actor, version in ((1, 0), (1, 1)):
         ready.add(f"actor {actor}", ActorRollout(version, actor, nothing, 1.0, 0.0))
@@ -128,7 +128,7 @@ def test_consecutive_rollouts_are_one_of_every_actor() -> None:
 
 
 def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:
-    """At the same step and before a whole rollout; a traceback is logged once."""
+    """At the same step, before a whole rollout; a traceback is logged once."""
 
     def fault(text: str, steps: int) -> EnvironmentFault:
         made = EnvironmentFault(f"maze {text}", field="step", cause=text)
@@ -139,7 +139,7 @@ def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:
     told: list[str] = []
     budget = FaultBudget(9, told.append)
     budget.spend(fault("wall 1 at 0x7f", 3))
-    budget.spend(fault("wall 2 at 0x9e", 4))  # later: with luck it goes on
+    budget.spend(fault("wall 2 at 0x9e", 4))  # later than that, the run may continue
     budget.stepped()
     budget.spend(fault("wall 1", 4))
     budget.spend(fault("door", 4))
@@ -151,7 +151,7 @@ def test_what_fails_the_same_way_twice_at_once_is_no_accident() -> None:
 
 
 def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:
-    """The message counts them."""
+    """The message has their number."""
     told: list[str] = []
     budget = FaultBudget(2, told.append)
     for field in ("step", "worker"):
@@ -166,7 +166,7 @@ def test_so_many_faults_are_survived_and_no_number_that_is_none() -> None:
 
 
 def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling may take long, waiting for the learner for ever, an environment the timeout."""
+    """Compiling may take long, waiting for the learner forever, environments until the timeout."""
     now = [0.0]
     monkeypatch.setattr("clew.run.asynchronous.heartbeat.time.monotonic", lambda: now[0])
     heartbeat = Heartbeat(np.zeros(40, np.uint8))
@@ -191,7 +191,7 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     detector.answering()
     assert after(4.9) == "" and after(0.2) == "it gave no sign of life within 5 s"
     heartbeat.acting()
-    heartbeat.waiting()  # it has heard, and waits for more
+    heartbeat.waiting()  # it has answered, and waits for more
     assert after(0) == "" and after(1e6) == ""
     heartbeat.stop()
     with pytest.raises(SystemExit):
@@ -216,13 +216,13 @@ def test_who_hangs_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_impossible_settings(changes: dict[str, Any], says: str) -> None:
-    """One line each."""
+    """Each gives an error of one line."""
     with pytest.raises(UserError, match=says):
         make_parts(async_config(**changes))
 
 
 def test_the_runner_names_a_result_where_it_changes_it() -> None:
-    """A serial run is the synchronous one; its settings are kept on the disk all the same."""
+    """A serial run has the synchronous one's name; its own settings are still saved."""
     plain = async_config(runner="sync")
     serial = async_config(asynchronous=AsyncConfig(serial=True))
     lagging = async_config(ppo=PPOConfig(num_envs=4))
@@ -235,7 +235,7 @@ def test_the_runner_names_a_result_where_it_changes_it() -> None:
 
 
 def test_categories_make_no_warning() -> None:
-    """Gymnasium's are int64, which JAX has as int32 and would say so."""
+    """Gymnasium's categories are int64, which JAX casts to int32 with a warning."""
     config = async_config(env="faults.environments:Faulty")
     task: Any = make_task(config)
     gathered_template(config, task, 4)

@@ -29,7 +29,7 @@ from small_async import async_config, by_turns, order, run_dir
 from small_run import Watch
 
 pytestmark = needs_ray
-# Else a node that was killed is missed after a quarter of a minute.
+# Otherwise a killed node is only noticed after a quarter of a minute.
 SOON = {"health_check_period_ms": 500, "health_check_failure_threshold": 4}
 ON_RAY = AsyncConfig(ray="auto")
 TIMES = 20
@@ -54,7 +54,7 @@ def ray(cluster: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def seen(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The nodes that rollouts came from."""
+    """The nodes from which rollouts came."""
     nodes: list[str] = []
     pool = importlib.import_module("clew.run.asynchronous.ray_pool").RayPool
     take = pool.take
@@ -69,7 +69,7 @@ def seen(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class RayRun(Run):
-    """A run in progress on the cluster that troubles can be put into."""
+    """A run in progress on the cluster into which troubles can be injected."""
 
     @property
     def pool(self) -> Any:
@@ -82,7 +82,7 @@ class RayRun(Run):
         return [int(actor.words.split()[3]) for actor in self.pool.actors]
 
     def go_on_until(self, there: Any, seconds: float = 240.0) -> None:
-        """Makes updates until something is the case."""
+        """Makes updates until a condition is true."""
         deadline = time.monotonic() + seconds
         while not there():
             assert time.monotonic() < deadline, self.told
@@ -90,7 +90,7 @@ class RayRun(Run):
             time.sleep(0.05)
 
     def inject(self, trouble: str) -> None:
-        """Puts a trouble in, and goes on until it has been told of, and all are at work again."""
+        """Injects a trouble, and continues until it is reported and all actors work again."""
         before = len(self.told)
 
         def told() -> bool:
@@ -115,7 +115,7 @@ def test_one_actor_by_turns_equals_sync(ray: Any) -> None:
 def test_a_run_over_two_nodes_goes_on_elsewhere(
     cluster: Any, seen: list[str], tmp_path: Path
 ) -> None:
-    """Both nodes act, lag is bounded and there is some; then processes of this machine go on."""
+    """Both nodes act, and the lag is positive and bounded; then local processes continue it."""
     cluster.wait_for_nodes()
     settings, watch = AsyncConfig(queue=2, max_lag=3, ray=cluster.address), Watch()
     # Labels are large rewards: unclipped, there is no advice to scale them, so nothing to tell.
@@ -135,7 +135,7 @@ def test_a_run_over_two_nodes_goes_on_elsewhere(
 
 
 def test_the_command_takes_an_address(cluster: Any, tmp_path: Path, seen: list[str]) -> None:
-    """The short option; what a mistyped one leaves behind is nothing."""
+    """The short option works, and a mistyped address leaves nothing behind."""
     words = "train --env gymnasium:CartPole-v1 --algorithm ppo --memory gru --runner async"
     words += " --ppo.num-envs 4 --ppo.rollout-length 8 --ppo.sequence-length 8"
     words += f" --ppo.minibatches 1 --steps 128 --name run --run-dir {tmp_path} --ray"
@@ -155,9 +155,9 @@ SAYS = {
 def test_faults_are_named_and_survived(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of environments and of processes; what is half gathered is never learned from."""
+    """Faults of environments and of processes; partly collected rollouts are never used."""
     monkeypatch.setattr("clew.run.asynchronous.ray_pool.ANSWER_SECONDS", 10.0)
-    monkeypatch.setattr("test_async_faults.TIMEOUT", 8.0)  # a busy machine is no hung actor
+    monkeypatch.setattr("test_async_faults.TIMEOUT", 8.0)  # so a busy machine is not a hung actor
     run = RayRun(tmp_path, restarts=20, asynchronous=ON_RAY)
     pids: list[int] = []
     try:
@@ -174,7 +174,7 @@ def test_faults_are_named_and_survived(
 
 
 def test_a_node_may_be_killed_twenty_times(cluster: Any, ray: Any, tmp_path: Path) -> None:
-    """The run goes on with the other one's actor, and with the next node's as well."""
+    """The run continues with the other node's actor, and with the next node's as well."""
     run = RayRun(tmp_path, restarts=TIMES, asynchronous=ON_RAY)
     run.go_on()
     run.watch()
@@ -198,7 +198,7 @@ def test_a_node_may_be_killed_twenty_times(cluster: Any, ray: Any, tmp_path: Pat
 def test_no_room_is_told_and_ends_what_stands_still(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two CPUs for four actors: with a queue it goes on, without one it cannot."""
+    """Two CPUs for four actors: with a queue it continues, without one it cannot."""
     monkeypatch.setattr("clew.run.asynchronous.ray_pool.ROOM_SECONDS", 1.0)
     run = RayRun(tmp_path, restarts=0, asynchronous=AsyncConfig(actors=4, ray="auto"))
     try:
@@ -213,7 +213,7 @@ def test_no_room_is_told_and_ends_what_stands_still(
     try:
         with pytest.raises(EnvironmentFault, match=r"stood still for 4 s \(asynchronous.ray_timeo"):
             run.go_on()
-        # Those that found room may say so as late as this.
+        # Actors that found room may report as late as this.
         told = [text for text in run.told if not text.endswith("is at work")]
         assert told[-1].endswith("the run waits")
     finally:
@@ -221,7 +221,7 @@ def test_no_room_is_told_and_ends_what_stands_still(
 
 
 def refuse(says: str) -> None:
-    """A run cannot begin."""
+    """Checks that a run cannot start."""
     parts = make_parts(async_config(asynchronous=ON_RAY))
     loop = program.AsyncProgram(parts, parts.task)
     try:
@@ -232,14 +232,14 @@ def refuse(says: str) -> None:
 
 
 def test_other_versions_on_a_node_are_refused(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are named, and where."""
+    """The error names both versions, and the node."""
     module = "clew.run.asynchronous.ray_pool.installed"
     monkeypatch.setattr(module, lambda: {"jax": "0.1.2"})
     refuse(r"on node .*\) has jax \d.*the learner jax 0.1.2")
 
 
 def test_clew_that_is_missing_is_told(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once."""
+    """The error comes at once."""
     monkeypatch.setattr("clew.run.cluster.environment", lambda **more: {"PYTHONPATH": "/nowhere"})
     absent = importlib.import_module("absent_actor").AbsentActor
     monkeypatch.setattr("clew.run.asynchronous.ray_pool.RayActor", absent)

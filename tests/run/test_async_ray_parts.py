@@ -1,4 +1,4 @@
-"""Actors on a Ray cluster without a cluster: what they answer, and what is made of it."""
+"""Actors on a Ray cluster, tested without a cluster: their answers, and how they are used."""
 
 import importlib
 import importlib.util
@@ -33,7 +33,7 @@ MODULES = ("ray_actor", "ray_pool")
 
 @pytest.fixture
 def modules() -> Iterator[Any]:
-    """The modules, with something that stands for Ray where it is not installed."""
+    """The modules, with a stand-in for Ray where it is not installed."""
     names = [f"clew.run.asynchronous.{name}" for name in MODULES]
     missing = importlib.util.find_spec("ray") is None
     if missing:
@@ -45,7 +45,7 @@ def modules() -> Iterator[Any]:
 
 
 def published(config: Any) -> tuple[ActorSpec, ActorParams]:
-    """A run's first actor, and what the learner says at the beginning."""
+    """A run's first actor, and the learner's first message."""
     parts = make_parts(config)
     key = np.asarray(jax.random.key_data(jax.random.key(0)))
     params = jax.tree.map(np.asarray, init_run(parts).seed.agent)
@@ -82,7 +82,7 @@ def test_an_actor_acts_with_the_newest_parameters_and_survives_faults(
 
 @pytest.fixture
 def fake(modules: Any, monkeypatch: pytest.MonkeyPatch) -> FakeActors:
-    """In place of Ray."""
+    """A fake in place of Ray."""
     ray = FakeActors()
     monkeypatch.setattr(modules.ray_pool, "import_ray", lambda: ray)
     monkeypatch.setattr(modules.ray_pool.pickle, "dumps", lambda spec: b"")
@@ -90,7 +90,7 @@ def fake(modules: Any, monkeypatch: pytest.MonkeyPatch) -> FakeActors:
 
 
 def pool_of(modules: Any, ray: FakeActors, told: list[str], **changes: Any) -> Any:
-    """Two actors at work, on the nodes 0 and 0, each asked for two rollouts."""
+    """Two busy actors, on the nodes 0 and 0, each asked for two rollouts."""
     config = async_config(asynchronous=AsyncConfig(ray="auto", **changes))
     task: Any = SimpleNamespace(environment=SimpleNamespace(vector=False))
     pool = modules.ray_pool.RayPool([ActorSpec(config, task, n, 2) for n in (0, 1)], told.append)
@@ -110,7 +110,7 @@ def made(modules: Any, version: int) -> Any:
 def test_actors_are_asked_for_so_many_rollouts_and_dropped_ones_anew(
     modules: Any, fake: FakeActors
 ) -> None:
-    """As local ones are, which count what is unlearned."""
+    """Like local actors, which count unused rollouts."""
     pool = pool_of(modules, fake, [], queue=1, max_lag=1)
 
     def asked() -> list[int]:
@@ -137,7 +137,7 @@ def test_actors_are_asked_for_so_many_rollouts_and_dropped_ones_anew(
 
 
 def test_a_lost_node_is_one_fault(modules: Any, fake: FakeActors) -> None:
-    """However many actors it had; one that was sent there meanwhile is none at all."""
+    """However many actors it had; one that was sent there meanwhile is no second fault."""
     told: list[str] = []
     pool = pool_of(modules, fake, told)
     died = "The actor died.\nThe actor died because its node has died. Node Id: 0000\n more"
@@ -160,7 +160,7 @@ def test_a_lost_node_is_one_fault(modules: Any, fake: FakeActors) -> None:
 
 
 def test_what_another_actor_would_not_mend_ends_the_run(modules: Any, fake: FakeActors) -> None:
-    """A node without clew, or with another version; but not a process that was killed."""
+    """Such as a node without clew, or with another version; but not a killed process."""
     told: list[str] = []
     pool = pool_of(modules, fake, told)
     fake.answers[pool.actors[0].waits_for()[0]] = ActorDiedError(
@@ -197,13 +197,13 @@ def test_what_another_actor_would_not_mend_ends_the_run(modules: Any, fake: Fake
     ],
 )
 def test_impossible_settings(changes: dict[str, Any], says: str) -> None:
-    """One line each."""
+    """Each gives an error of one line."""
     with pytest.raises(UserError, match=says):
         make_parts(async_config(**changes))
 
 
 def test_where_actors_are_is_no_part_of_a_result(tmp_path: Path) -> None:
-    """A run may go on elsewhere, and with nothing else changed."""
+    """A run may continue elsewhere, if nothing else has changed."""
     here = run_dir(tmp_path)
     there = run_dir(tmp_path, asynchronous=AsyncConfig(ray="10.0.0.1:6379", ray_timeout=7.0))
     assert here.digest() == there.digest() and config_from_json(there.to_json()) == there
@@ -217,7 +217,7 @@ def test_where_actors_are_is_no_part_of_a_result(tmp_path: Path) -> None:
 def test_ray_that_is_missing_is_told_before_there_is_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the extra that brings it."""
+    """The error names the extra that installs it."""
     monkeypatch.setitem(sys.modules, "ray", None)
     words = "train --env gymnasium:CartPole-v1 --algorithm ppo --memory gru --runner async"
     assert run([*words.split(), "--ray", "auto", "--run-dir", str(tmp_path)]) == 2
@@ -246,7 +246,7 @@ def test_the_benchmark_s_actors_are_those_of_the_pool(
     ray, pool_module = PromptActors(), modules.ray_pool
     for module in (modules.ray_actor, pool_module):
         monkeypatch.setattr(module, "import_ray", lambda: ray)
-    for name in ("RayActor", "pickle"):  # which it puts its own in place of
+    for name in ("RayActor", "pickle"):  # which it replaces by its own
         monkeypatch.setattr(pool_module, name, getattr(pool_module, name))
     monkeypatch.setattr(ray_actors, "SECONDS", 0.01)
     monkeypatch.syspath_prepend(Path(ray_actors.__file__).parent / "pretended")

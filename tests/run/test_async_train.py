@@ -1,4 +1,4 @@
-"""Asynchronous runs from the command to the summary: rows, Ctrl-C, kills, errors of the learner."""
+"""Asynchronous runs from the command to the summary: rows, Ctrl-C, kills, learner errors."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ VTRACE = PPOConfig(
 
 @pytest.fixture
 def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of all actors that a test starts."""
+    """The process ids of all actors that a test starts."""
     found: list[int] = []
     publish = program.ProcessPool.publish
 
@@ -48,7 +48,7 @@ def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_run_its_rows_ctrl_c_and_going_on(
     tmp_path: Path, pids: list[int], nothing_left: None
 ) -> None:
-    """With V-trace. Lag is bounded by the settings, and there is some."""
+    """With V-trace. The lag is positive and bounded by the settings."""
     config = run_dir(
         tmp_path, ppo=VTRACE, steps=UPDATE * 24, asynchronous=AsyncConfig(queue=2, max_lag=3)
     )
@@ -69,7 +69,7 @@ def test_a_run_its_rows_ctrl_c_and_going_on(
     assert all(0 <= row["lag"] <= row["lag_max"] for row in rows)
     assert all(0 <= row[name] <= 1 for row in rows for name in ("actor_wait", "learner_wait"))
     assert sum(row["dropped"] for row in rows) >= 0 and sum(r["episodes"][0] for r in rows) > 20
-    for name in rows[-1].keys() - set(METRICS):  # of the task's metrics none may be called so
+    for name in rows[-1].keys() - set(METRICS):  # none of the task's metrics may have such a name
         with pytest.raises(UserError, match=f"has a metric '{name}'"):
             refuse_taken_names(config, [name])
     wait_until_gone(pids)
@@ -79,7 +79,7 @@ def test_a_run_its_rows_ctrl_c_and_going_on(
 def test_an_error_of_the_learner_ends_everything(
     tmp_path: Path, pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its own traceback; a number that is none saves first and says how to go on."""
+    """With its own traceback; NaN or infinity saves first and says how to resume."""
     monkeypatch.setattr(program, "merged", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         clew.train(run_dir(tmp_path), progress=Watch())
@@ -121,7 +121,7 @@ if __name__ == "__main__":
 def test_a_killed_learner_leaves_nothing_and_can_be_resumed(
     tmp_path: Path, nothing_left: None
 ) -> None:
-    """Its actors notice; what they shared had no name."""
+    """Its actors notice; their shared memory had no name."""
     script = tmp_path / "learner.py"
     script.write_text(LEARNER.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path)))
     learner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
@@ -139,7 +139,7 @@ def test_a_killed_learner_leaves_nothing_and_can_be_resumed(
 
 
 def saved(path: Path) -> int:
-    """Updates that a run's newest checkpoint holds."""
+    """Updates in a run's newest checkpoint."""
     return checkpoint.read(newest(path)).meta["update"]
 
 

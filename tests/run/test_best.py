@@ -1,4 +1,4 @@
-"""The best agent of every seed: which it is, that it is kept, and what it is good for."""
+"""The best agent of every seed: how it is chosen, that it is kept, and how it can be used."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def row(update: int, episodes: list[int], means: list[float | None]) -> dict[str
 
 
 def state(update: int) -> dict[str, Any]:
-    """Two seeds of an agent, whose one weight says from which update it is."""
+    """Two seeds of an agent with one weight, which encodes its update."""
     agent = {"weight": np.array([update, update + 0.5])}
     return {"seed": {"agent": agent, "learner": {"count": np.zeros(2)}}}
 
@@ -51,7 +51,7 @@ def kept(best: Best, folder: Path) -> list[float]:
 
 
 def test_a_mean_is_over_the_newest_rows_of_a_hundred_episodes() -> None:
-    """As NumPy has it of the fewest rows that have so many; a row without any says nothing."""
+    """It equals NumPy's over the fewest such rows; rows without episodes are skipped."""
     rng = np.random.default_rng(0)
     rows = [(int(n), float(rng.normal())) for n in rng.integers(0, 70, 200)]
     recent, asked = Recent(), 0
@@ -69,7 +69,7 @@ def test_a_mean_is_over_the_newest_rows_of_a_hundred_episodes() -> None:
 
 
 def test_each_seed_keeps_its_own_and_the_newest_of_equals(tmp_path: Path) -> None:
-    """And nothing is written before every seed has had enough episodes."""
+    """Nothing is written before every seed has had enough episodes."""
     best = Best(2)
     best.see(row(1, [100, 99], [1.0, 5.0]), state(1))
     assert not best.complete
@@ -99,7 +99,7 @@ def test_a_file_without_scores_is_refused(tmp_path: Path, seeds: Any) -> None:
 
 
 def test_it_is_the_agent_of_that_update(trained: Path, tmp_path: Path) -> None:
-    """Bit for bit, for every seed, the one that a run ends with that ends there."""
+    """Bit for bit, for every seed, the agent of a run that ends at that update."""
     read = checkpoint.read(trained / "checkpoints" / checkpoint.BEST)
     scores = [Score(*score) for score in read.meta["seeds"]]
     for seed, score in enumerate(scores):
@@ -112,7 +112,7 @@ def test_it_is_the_agent_of_that_update(trained: Path, tmp_path: Path) -> None:
 
 
 def test_its_score_is_that_of_the_rows(trained: Path) -> None:
-    """The highest mean of all, and the summary says when it was."""
+    """It is the highest mean of all, and the summary says when it was reached."""
     rows = clew.read_metrics(trained)
     best = json.loads((trained / "summary.json").read_text())["best"]
     for seed in range(2):
@@ -157,7 +157,7 @@ def test_a_run_without_one_says_so(trained: Path, tmp_path: Path) -> None:
 
 
 class Poisoned(TMaze):
-    """A reward is no number, now and then."""
+    """Its reward is sometimes NaN."""
 
     def step(self, state: Any, action: Any, key: Any) -> Any:
         after, transition = super().step(state, action, key)
@@ -167,7 +167,7 @@ class Poisoned(TMaze):
 
 
 def test_a_run_that_diverges_keeps_it(tmp_path: Path) -> None:
-    """That of its rows, also of those after the last checkpoint."""
+    """It is the best of its rows, including those after the last checkpoint."""
     config = small_config(tmp_path, env=f"{__name__}:Poisoned", steps=UPDATES * STEPS_PER_UPDATE)
     with pytest.raises(TrainingDiverged, match="environment.* gave nan in its rewards") as stop:
         clew.train(config, progress=Watch())
@@ -179,7 +179,7 @@ def test_a_run_that_diverges_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_is_named_and_kept_anew(trained: Path, tmp_path: Path) -> None:
-    """The run goes on all the same."""
+    """The run continues nevertheless."""
     copy = Path(shutil.copytree(trained, tmp_path / "copy"))
     path = copy / "checkpoints" / checkpoint.BEST
     path.write_bytes(path.read_bytes()[:-1])
@@ -192,7 +192,7 @@ def test_a_damaged_one_is_named_and_kept_anew(trained: Path, tmp_path: Path) -> 
 
 
 def test_what_wrappers_have_learned_is_kept_with_it(tmp_path: Path) -> None:
-    """Each seed's, from the update of its agent: as many observations as it had seen by then."""
+    """Each seed's statistics are those at its agent's update, with the observations until then."""
     config = clew.TrainConfig(
         env="gymnasium:CartPole-v1",
         memory="none",

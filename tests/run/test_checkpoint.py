@@ -1,4 +1,4 @@
-"""Checkpoint files: what is written comes back, what is not whole is refused by name."""
+"""Checkpoint files: what is written comes back; anything incomplete is refused by name."""
 
 import contextlib
 import hashlib
@@ -194,7 +194,7 @@ RUN = checkpoint.Identity("3f", ("new", "old"))
     ],
 )
 def test_a_checkpoint_says_whose_it_is(tmp_path, meta, reason):
-    """A checkpoint of the same shapes from another run used to be taken without a word."""
+    """A checkpoint of the same shapes from another run used to be accepted silently."""
     meta = {"update": 3, "seconds": 1.5, **meta}
     found = checkpoint.read(checkpoint.save(tmp_path, tree(3), meta, {}))
     if reason is None:
@@ -205,14 +205,14 @@ def test_a_checkpoint_says_whose_it_is(tmp_path, meta, reason):
 
 
 def test_a_run_that_goes_on_with_more_steps_keeps_its_checkpoints():
-    """Where the step size depends on the run's length, more steps are another digest."""
+    """If the learning rate depends on the run's length, more steps give another digest."""
     assert RUN.going_on("new") == RUN
     assert RUN.going_on("next") == checkpoint.Identity("3f", ("next", "new", "old"))
     assert len(checkpoint.Identity("", ("new",)).going_on("new").run) == 16
 
 
 def test_a_checkpoint_keeps_its_name(tmp_path):
-    """An old one under a new name used to be the newest."""
+    """An old one under a new name used to count as the newest."""
     path = save(tmp_path, 3)
     renamed = path.with_name("update-000000009.clew")
     path.rename(renamed)
@@ -225,7 +225,7 @@ def test_a_checkpoint_keeps_its_name(tmp_path):
 
 
 def crafted(header: Any, rest: bytes = bytes(8)) -> bytes:
-    """A file whose checksums are right, whatever its header says."""
+    """A file with correct checksums, whatever its header says."""
     raw = header if isinstance(header, bytes) else json.dumps(header).encode()
     head = struct.pack("<8sIQ32s", MAGIC, FORMAT, len(raw), hashlib.sha256(raw).digest())
     return head + raw + rest
@@ -296,7 +296,7 @@ CRAFTED = {
 
 @pytest.mark.parametrize("kind", CRAFTED)
 def test_a_crafted_header_is_one_clear_line(tmp_path, kind):
-    """Its checksum says that nobody changed it, not that it was written by a friend."""
+    """The checksum only shows that the file is unchanged, not that its author is trusted."""
     path = tmp_path / "update-000000001.clew"
     path.write_bytes(crafted(header_of()))
     assert checkpoint.read(path).leaves["/a"].shape == (2,)
@@ -308,7 +308,7 @@ def test_a_crafted_header_is_one_clear_line(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device", "a folder"])
 def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, kind):
-    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
     path = Path("update-000000001.clew")
     with contextlib.ExitStack() as stack:
         if kind == "a pipe":

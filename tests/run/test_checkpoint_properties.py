@@ -1,4 +1,4 @@
-"""Checkpoints, whatever is in them: what is written comes back, and all else is refused."""
+"""Checkpoints of any content: what is written comes back, and everything else is refused."""
 
 import hashlib
 import json
@@ -27,18 +27,18 @@ LEAVES = arrays.arrays(
 )
 TREES = st.dictionaries(TEXTS, LEAVES, max_size=4)
 NUMBERS = st.sampled_from([-1, 0, 7, 2**40, 2**70, 0.5, math.nan, math.inf])
-"""What is often a size, a place or a time that cannot be."""
+"""Often impossible as a size, a position or a time."""
 
 
 def file_of(tree: dict[str, Any]) -> bytes:
-    """A whole file."""
+    """An intact file."""
     return b"".join(checkpoint.encode(tree, META, {"clew": "0"}))
 
 
 @few
 @given(tree=TREES, seconds=st.floats(0, 1e12), more=st.dictionaries(TEXTS, JSON, max_size=2))
 def test_any_arrays_come_back(tree: dict[str, Any], seconds: float, more: dict[str, Any]) -> None:
-    """Bit for bit, NaN among them, with their types and shapes and with what goes beside them."""
+    """Bit for bit, including NaN, with their types, shapes and additional data."""
     meta = more | META | {"seconds": seconds}
     data = b"".join(checkpoint.encode(tree, meta, {}))
     found, leaves = checkpoint.decode(memoryview(data))
@@ -52,7 +52,7 @@ def test_any_arrays_come_back(tree: dict[str, Any], seconds: float, more: dict[s
 @few
 @given(tree=TREES, data=st.data())
 def test_any_damage_is_found(tree: dict[str, Any], data: st.DataObject) -> None:
-    """Some bytes changed, lost or added, at any place."""
+    """Some bytes changed, lost or added, at any position."""
     whole = file_of(tree)
     at = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(at, min(len(whole), at + 40)))
@@ -68,7 +68,7 @@ def test_any_damage_is_found(tree: dict[str, Any], data: st.DataObject) -> None:
 @few
 @given(tree=TREES, data=st.data())
 def test_any_header_is_read_or_refused(tree: dict[str, Any], data: st.DataObject) -> None:
-    """One or two values of a true one replaced, its checksum made anew."""
+    """One or two values of a valid header are replaced, with a new checksum."""
     whole = file_of(tree)
     begin = struct.calcsize(HEAD)
     end = begin + struct.unpack_from(HEAD, whole)[2]
@@ -88,7 +88,7 @@ def test_any_header_is_read_or_refused(tree: dict[str, Any], data: st.DataObject
 @few
 @given(data=st.binary(max_size=80), magic=st.booleans())
 def test_any_file_is_refused(data: bytes, magic: bool, tmp_path: Path) -> None:
-    """By its name, in one line, also where it begins like a checkpoint."""
+    """By its name, in one line, even if it begins like a checkpoint."""
     path = tmp_path / "update-000000001.clew"
     path.write_bytes(MAGIC + data if magic else data)
     with pytest.raises(CheckpointError, match=path.name) as error:
@@ -101,7 +101,7 @@ def test_any_file_is_refused(data: bytes, magic: bool, tmp_path: Path) -> None:
 def test_a_state_of_another_shape_is_refused(
     tree: dict[str, Any], name: str, other: np.ndarray
 ) -> None:
-    """What is restored has the names, shapes and types of what is asked for."""
+    """A restored state has the requested names, shapes and types."""
     found = checkpoint.Checkpoint(Path("x.clew"), *checkpoint.decode(memoryview(file_of(tree))))
     for place in (name, *tree):
         saved = tree.get(place)

@@ -24,7 +24,7 @@ OWN: dict[str, Any] = {"memory": LRU, "memory_options": {"hidden_size": 4}}
 
 
 def test_the_optimiser_takes_absolute_values() -> None:
-    """Adam after clipping, for parts that a real loss weighs differently, in plain NumPy."""
+    """Adam after clipping, with real and imaginary parts of different gradients, in plain NumPy."""
     config = A2CConfig(learning_rate=0.05, max_grad_norm=0.5)
     target, weights = np.array([0.3 - 1j, 2j]), np.array([1.0, 3.0])
     begun = np.array([1 + 2j, -3 + 0.5j])
@@ -70,7 +70,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["sync", "async"])
 def test_hosted_and_asynchronous_runs_learn(tmp_path: Path, runner: str) -> None:
-    """What reaches the actors' processes is complex too."""
+    """The parameters that reach the actors' processes are complex too."""
     config = clew.TrainConfig(
         env="gymnasium:CartPole-v1",
         algorithm="ppo",

@@ -1,4 +1,4 @@
-"""The algorithm that is taken where none is named, by task and by what else is given."""
+"""The default algorithm, by task and other settings."""
 
 import dataclasses
 from typing import Any
@@ -104,14 +104,14 @@ def test_defaults_that_a_chosen_algorithm_turns_off_are_said(args: str, says: st
 
 
 def test_presets_are_what_their_papers_say() -> None:
-    """None of them changes with what is chosen where nothing is said."""
+    """Defaults that depend on the task change none of them."""
     for name, config in presets().items():
         assert config.algorithm == ("ppo" if name.startswith("memory-maze/") else "a2c")
         assert config.wrappers == WrapperConfig()
 
 
 def test_numbers_of_numpy_are_taken_as_pythons() -> None:
-    """Wherever settings hold them; config.json and the digest are those of Python's."""
+    """Wherever settings contain them; config.json and the digest are those of Python numbers."""
     given = TrainConfig(
         steps=np.int64(20_000),
         checkpoint_seconds=np.float32(3),

@@ -1,4 +1,4 @@
-"""Settings in a file: read as they were written, or refused with a line, whatever is in there."""
+"""Settings in a file are read as written, or refused with one line, whatever the file contains."""
 
 import copy
 import json
@@ -16,11 +16,11 @@ from properties import JSON, TEXTS, few, replaced, text_of
 
 WHOLE = json.loads(json.dumps(TrainConfig().to_json()))
 CHOSEN = (None, "auto")
-"""Values that stand for what the task chooses."""
+"""Values that leave the choice to the task."""
 
 
 def says(found: Any, value: Any) -> bool:
-    """Whether a setting is what was given; names that a group of settings lacks have defaults."""
+    """Whether a setting equals the given one; names missing in a group have defaults."""
     if isinstance(found, dict) and isinstance(value, dict):
         return all(name in found and says(found[name], value[name]) for name in value)
     return text_of(found) == text_of(value)
@@ -49,7 +49,7 @@ def test_settings_come_back(
 
 @st.composite
 def changed(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any]]:
-    """Settings of which one is another value, and its place."""
+    """Settings with one value replaced, and its path."""
     values = copy.deepcopy(WHOLE)
     return values, replaced(draw, values)
 
@@ -57,7 +57,7 @@ def changed(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any]]:
 @few
 @given(given=changed())
 def test_any_value_of_a_setting_is_read_or_refused(given: tuple[dict[str, Any], list[Any]]) -> None:
-    """Nothing is changed without a word, and nothing else is raised."""
+    """No setting changes silently, and no other exception is raised."""
     values, (*way, value) = given
     try:
         found: Any = config_from_json(values).to_json()
@@ -74,7 +74,7 @@ def test_any_value_of_a_setting_is_read_or_refused(given: tuple[dict[str, Any], 
 def test_a_changed_file_is_refused(
     given: tuple[dict[str, Any], list[Any]], rest: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Its digest and its checksum say so, whatever else is in it."""
+    """Its digest and its checksum detect the change, whatever else the file contains."""
     folder.write_config(tmp_path, TrainConfig())
     file = tmp_path / folder.CONFIG
     text = json.loads(file.read_text())
@@ -90,7 +90,7 @@ def test_a_changed_file_is_refused(
 @few
 @given(data=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_file_is_read_or_refused(data: bytes, tmp_path: Path) -> None:
-    """As one line."""
+    """An error is one line."""
     (tmp_path / folder.CONFIG).write_bytes(data)
     with pytest.raises(UserError, match=r"config\.json") as error:
         folder.read_config(tmp_path)

@@ -1,4 +1,4 @@
-"""Threads that JAX computes on, and the cores that these may take."""
+"""The threads on which JAX computes, and the cores that they may use."""
 
 import json
 import os
@@ -22,7 +22,7 @@ print(json.dumps([sorted(os.sched_getaffinity(thread)) for thread in threads]))
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux for its threads")
 def test_few_threads_are_kept_on_no_core() -> None:
-    # Else processes with one thread each would share the first core and leave the others idle.
+    # Otherwise single-threaded processes would share the first core and leave the others idle.
     found = {}
     for count in (1, 4):
         run = subprocess.run(

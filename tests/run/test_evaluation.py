@@ -1,4 +1,4 @@
-"""Evaluation while training: what is played, that training does not notice, what comes of it."""
+"""Evaluation during training: its episodes and results, and that training is unaffected."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def pole_config(folder: Path, **changes: Any) -> clew.TrainConfig:
 
 
 def without_evaluations(path: Path) -> list[dict[str, Any]]:
-    """The rows of a run, but for what evaluations came to and how long the learner waited."""
+    """The rows of a run, without the results of evaluations and the learner's waiting time."""
     other = EVALUATED, "learner_wait"
     return [
         {name: x for name, x in row.items() if not name.startswith(other)} for row in untimed(path)
@@ -73,7 +73,7 @@ def without_evaluations(path: Path) -> list[dict[str, Any]]:
 
 
 def assert_same_training(path: Path, other: Path) -> None:
-    """Two runs ended with the same bits and wrote the same of their training."""
+    """Checks that two runs ended with the same bits and logged the same about their training."""
     leaves, expected = last_state(path), last_state(other)
     assert leaves.keys() == expected.keys()
     assert not [n for n in leaves if leaves[n].tobytes() != expected[n].tobytes()]
@@ -81,7 +81,7 @@ def assert_same_training(path: Path, other: Path) -> None:
 
 
 def evaluated(path: Path, metric: str = "return") -> dict[int, list[float | None]]:
-    """By the steps of each evaluation, what its seeds' agents came to."""
+    """The results of its seeds' agents, by the steps of each evaluation."""
     found = {row["steps"]: row.get(EVALUATED + metric) for row in clew.read_metrics(path)}
     return {steps: values for steps, values in found.items() if values is not None}
 
@@ -99,7 +99,7 @@ def test_training_is_bit_for_bit_what_it_is_without(trained: RunResult, tmp_path
 
 
 def test_training_in_gymnasium_environments_is_too(tmp_path: Path) -> None:
-    """With wrappers that learn; and the last agents come to what they do in such episodes."""
+    """With wrappers that learn; the last agents' results are the same in such episodes."""
     config = pole_config(tmp_path, evaluate_every=512, evaluate_episodes=5)
     path, other = (
         clew.train(replace(config, name=name, evaluate_every=every), progress=Watch()).path
@@ -127,7 +127,7 @@ def pick(tree: Any, index: int) -> Any:
 
 
 def test_rows_have_it_at_the_first_row_after_each_so_many_steps(trained: RunResult) -> None:
-    """Every metric of `clew.evaluate`; of fresh episodes, other ones each time."""
+    """It has every metric of `clew.evaluate`, on fresh episodes, different ones each time."""
     row = 8 * STEPS_PER_UPDATE
     expected = [math.ceil(n * EVERY / row) * row for n in range(1, STEPS // EVERY + 1)]
     assert [*evaluated(trained.path)] == expected
@@ -168,7 +168,7 @@ def test_a_best_agent_by_evaluations_ignores_the_training() -> None:
 
 
 def test_a_resumed_run_has_the_same_evaluations(trained: RunResult, tmp_path: Path) -> None:
-    """One that was killed after its last checkpoint, and one whose steps are raised."""
+    """Such as one killed after its last checkpoint, and one whose steps are raised."""
 
     def fail(report: Report) -> None:
         if report.steps >= 40 * STEPS_PER_UPDATE:
@@ -233,7 +233,7 @@ def test_what_comes_to_nothing_is_said_and_training_goes_on(
 
 
 def learning(algorithm: str, folder: Path) -> clew.TrainConfig:
-    """A short run of each learner, on the corridor or, of SAC, in Gymnasium's pendulum."""
+    """A short run of each learner, on the corridor or, for SAC, in Gymnasium's pendulum."""
     if algorithm == "r2d2":
         return replaying_config(folder)
     if algorithm in ("ppo", "pqn"):
@@ -274,7 +274,7 @@ def test_every_learner_is_evaluated(tmp_path: Path, algorithm: str, actions: str
 
 @pytest.mark.parametrize("serial", fast_only([True, False], True))
 def test_asynchronous_training_is_evaluated(tmp_path: Path, serial: bool) -> None:
-    """By turns it is the training without, bit for bit."""
+    """In turns mode it equals training without evaluation, bit for bit."""
     config = pole_config(tmp_path, seeds=1, runner="async", asynchronous=AsyncConfig(serial=serial))
     made = replace(config, name="with", evaluate_every=512, evaluate_episodes=3)
     path = clew.train(made, progress=Watch()).path
@@ -297,7 +297,7 @@ def test_progress_keeps_the_newest_evaluation(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_time_left_counts_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each like the newest; the first one compiles."""
+    """Each is assumed to take as long as the newest; the first one compiles."""
     config = short_config(tmp_path, evaluate_every=STEPS // 4)
     one = evaluation.Evaluation(make_parts(config), print)
     monkeypatch.setattr(one, "_of_seed", lambda *args: {"return": 1.0})
@@ -311,7 +311,7 @@ def test_the_time_left_counts_evaluations(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_names_a_run_does_not_depend_on_it() -> None:
-    """As without, where it is off; and checkpoints of an update fit with it and without."""
+    """The digest is the same without it; checkpoints are compatible with it and without."""
     plain, other = clew.TrainConfig(), clew.TrainConfig(**EVALUATION)
     assert not [name for name in plain.identity() if name.startswith("evaluate")]
     assert other.identity() == plain.identity() | EVALUATION

@@ -1,4 +1,4 @@
-"""How a training ends, and what does not end it: output nobody reads, signals, a killed trainer."""
+"""How a training ends, and what does not end it: unread output, signals, a killed trainer."""
 
 import io
 import os
@@ -29,14 +29,14 @@ REPORT = Report(steps=8, total_steps=8, rate=1.0, seconds=1.0, seconds_left=0.0,
 
 
 def without_a_reader() -> TextIO:
-    """The writing end of a pipe whose reader has gone, as `head` does."""
+    """The writing end of a pipe whose reader has gone, as after `head`."""
     reader, writer = os.pipe()
     os.close(reader)
     return open(writer, "w", buffering=1)
 
 
 def on_a_full_disk() -> TextIO:
-    """A file on a disk without room."""
+    """A file on a full disk."""
     return open("/dev/full", "w", buffering=1)
 
 
@@ -58,7 +58,7 @@ BROKEN = (without_a_reader, on_a_full_disk, closed, of_a_gone_terminal)
 
 
 def drop(stream: Any) -> None:
-    """Closes a stream that still holds what it could not write."""
+    """Closes a stream that still buffers unwritable output."""
     try:
         stream.close()
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def drop(stream: Any) -> None:
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_listeners_fall_silent(broken: Callable[[], TextIO], tmp_path: Path) -> None:
-    """Every listener, on every kind of output that cannot be written to."""
+    """This holds for every listener, on every kind of unwritable output."""
     stream = broken()
     config = small_config(tmp_path, "[/red] [bold")
     console = Console(file=fail_safe(stream), force_terminal=True)
@@ -82,7 +82,7 @@ def test_listeners_fall_silent(broken: Callable[[], TextIO], tmp_path: Path) -> 
 
 
 def test_brackets_are_no_markup(tmp_path: Path) -> None:
-    """Of a run's name or of a fault's message, on a terminal."""
+    """In a run's name or in a fault's message, on a terminal."""
     said = io.StringIO()
     live = Live(Console(file=fail_safe(said), force_terminal=True, width=200), "[/red] [bold")
     live.start(tmp_path / "[/red]", small_config(tmp_path))
@@ -97,7 +97,7 @@ def test_brackets_are_no_markup(tmp_path: Path) -> None:
 
 
 def test_output_is_what_was_written() -> None:
-    """Letters that the stream has not become escapes; a process without the stream drops all."""
+    """Characters outside the stream's encoding are escaped; without a stream output is dropped."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     print("2 µs", file=FailSafeOutput(stream), flush=True)
@@ -109,7 +109,7 @@ def test_output_is_what_was_written() -> None:
 
 
 def test_training_goes_on_without_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To its end, with everything saved and code 0."""
+    """It reaches its end, with everything saved and exit code 0."""
     with monkeypatch.context() as patch:
         streams = without_a_reader(), on_a_full_disk()
         patch.setattr(sys, "stdout", streams[0])
@@ -122,7 +122,7 @@ def test_training_goes_on_without_output(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_end_without_descriptors() -> None:
-    """What lacked them has them for its temporary files, which multiprocessing removes."""
+    """Temporary files that could not be opened can be again, and multiprocessing removes them."""
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -145,7 +145,7 @@ def test_an_end_without_descriptors() -> None:
     ],
 )
 def test_other_commands_end_quietly(redirection: str, code: int, says: str) -> None:
-    """Of what they print nothing is worth going on: a line where there is something to say."""
+    """Their output is all they do: they print one line if there is something to say."""
     shell = f'set -o pipefail; sleep 0.1; "{sys.executable}" -m clew --help {redirection}'
     ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (code, says)
@@ -153,7 +153,7 @@ def test_other_commands_end_quietly(redirection: str, code: int, says: str) -> N
 
 @pytest.mark.usefixtures("default_signals")
 def test_which_signals_stop() -> None:
-    """All that a terminal or a scheduler sends, several times; Ctrl-C twice stops at once."""
+    """All those of a terminal or a scheduler, even several times; Ctrl-C twice stops at once."""
     with stop_signals() as stop:
         assert not stop.is_set()
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGTERM):
@@ -161,7 +161,7 @@ def test_which_signals_stop() -> None:
             assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     try:
         with stop_signals() as stop:
             signal.raise_signal(signal.SIGHUP)
@@ -191,7 +191,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files; its path is short, as that of a socket must be."""
+    """A folder for temporary files; its path is short, as sockets require."""
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setenv("TMPDIR", folder)
         yield Path(folder)
@@ -209,7 +209,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def test_hanging_environments_end_with_their_trainer(
     trouble: str, ends: bool, tmp_path: Path, temporary: Path
 ) -> None:
-    """Killed, or ended without closing them: no process and no file stays."""
+    """Whether it is killed, or ends without closing them: no process and no file stays."""
     script = tmp_path / "trainer.py"
     tests = str(Path(__file__).parents[1])
     script.write_text(HANGING.format(tests=tests, trouble=trouble, ends=ends))
@@ -225,7 +225,7 @@ def test_hanging_environments_end_with_their_trainer(
 
 
 def wait_until(true: Callable[[], bool], otherwise: str) -> None:
-    """Waits, ten seconds at most."""
+    """Waits, at most ten seconds."""
     deadline = time.monotonic() + 10
     while not true():
         assert time.monotonic() < deadline, otherwise
@@ -233,7 +233,7 @@ def wait_until(true: Callable[[], bool], otherwise: str) -> None:
 
 
 def is_group(number: int) -> bool:
-    """Whether a process group has a process left."""
+    """Whether a process group still has a process."""
     try:
         os.killpg(number, 0)
     except ProcessLookupError:
@@ -242,7 +242,7 @@ def is_group(number: int) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Whether the process exists and is not a zombie."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -279,7 +279,7 @@ if __name__ == "__main__":
 def test_signals_to_the_whole_group(
     runner: str, numbers: tuple[signal.Signals, ...], tmp_path: Path
 ) -> None:
-    """As Slurm and containers send them: saved, no fault counted, nothing left, no traceback."""
+    """As from Slurm and containers: saved, no fault counted, nothing left, no traceback."""
     script = tmp_path / "trainer.py"
     tests = str(Path(__file__).parents[1])
     script.write_text(TRAINER.format(tests=tests, folder=str(tmp_path), runner=runner))
@@ -295,8 +295,8 @@ def test_signals_to_the_whole_group(
             os.killpg(trainer.pid, number)
             time.sleep(0.02)
     said += trainer.communicate(timeout=60)[1]
-    # One that comes when all is saved and the handlers are gone ends the process as ever, but for
-    # Ctrl-C, which then has nothing to stop.
+    # A signal after saving, when the handlers are gone, ends the process as usual, except Ctrl-C,
+    # which then has nothing to stop.
     assert trainer.returncode in (130, *(-n for n in numbers if n != signal.SIGINT))
     assert "Traceback" not in said and "of at most" not in said
     if len(numbers) < 40:

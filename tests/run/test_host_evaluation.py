@@ -1,4 +1,4 @@
-"""What is played and asked after a training on Gymnasium environments."""
+"""Evaluation, policies and probes after a training on Gymnasium environments."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ PPO = clew.PPOConfig(num_envs=2, rollout_length=8, sequence_length=8, minibatche
 
 
 class Named(Changing):
-    """Its observation is a category, from 1 on, and two numbers."""
+    """Its observation is a category, counted from 1, and two numbers."""
 
     observation_space = spaces.Dict(
         {"cue": spaces.Discrete(3, start=1), "map": spaces.Box(0, 1, (2,), np.float32)}
@@ -52,7 +52,7 @@ def config_of(folder: Path, **changes: Any) -> clew.TrainConfig:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on environments with names."""
+    """A run on environments with named entries."""
     config = config_of(tmp_path_factory.mktemp("runs"), env=f"{__name__}:Named")
     return clew.train(config, progress=Quiet()).path
 
@@ -61,7 +61,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_entry_that_is_renamed_is_not_read_in_anothers_place(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entries are read in the order of their names: "map" would come before "side"."""
+    """Entries are read in the order of their names, in which "map" would come before "side"."""
     renamed = spaces.Dict(
         {"side": Named.observation_space["cue"], "map": Named.observation_space["map"]}
     )
@@ -75,16 +75,16 @@ def test_an_entry_that_is_renamed_is_not_read_in_anothers_place(
 
 @pytest.mark.slow
 def test_numbers_of_info_are_reported(trained: Path) -> None:
-    """All that every episode has; labels and texts are none."""
+    """All numbers that every episode has are; labels and texts are not."""
     found = clew.evaluate(trained, episodes=4)
     assert set(found.per_seed) == {"return", "length", "success", "distance", "late"}
     assert found.success is not None and found.pooled["late"].mean == 1
 
 
 def test_episodes_that_end_are_told() -> None:
-    """All of them, and of environments side by side that play equally many at most one more each.
+    """All are; side by side, environments play the same number of episodes, or one more.
 
-    A task in JAX tells them batch by batch.
+    A JAX task reports them batch by batch.
     """
     hosted = clew.TrainConfig(env=f"{__name__}:Named", memory="none")
     compiled = clew.TrainConfig(env="memory_chain", memory="none")
@@ -97,7 +97,7 @@ def test_episodes_that_end_are_told() -> None:
 
 
 def test_episodes_that_are_played_are_not_filmed(tmp_path: Path) -> None:
-    """Only those of a training are, whose films they would be counted among."""
+    """Only those of a training are, among whose films they would be counted."""
     config = clew.TrainConfig(
         env="labelled:Pictured",
         env_options={"lengths": (2,), "ends": ("terminated",)},
@@ -112,7 +112,7 @@ def test_episodes_that_are_played_are_not_filmed(tmp_path: Path) -> None:
 
 
 def test_lines_about_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None before five seconds, then one every five, none for what is over."""
+    """None before five seconds, then one every five, and none at the end."""
     times, lines = iter([0.0, 4.0, 5.0, 8.0, 10.0, 20.0]), []
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
     heard = EpisodeLines(100, lines.append)
@@ -134,7 +134,7 @@ def test_metrics_are_chosen(tmp_path: Path) -> None:
 
 
 def test_an_episode_that_does_not_end(trained: Path) -> None:
-    """The limit is each episode's own."""
+    """The limit is that of each single episode."""
     assert clew.evaluate(trained, episodes=40, max_steps=LENGTH).per_seed["length"] == [LENGTH]
     says = "Named did not end within 4 steps: allow more .--max-steps, in Python max_steps"
     with pytest.raises(UserError, match=says):
@@ -164,7 +164,7 @@ def test_a_policy_says_what_it_cannot_read(trained: Path, observation: Any, says
 
 
 def test_entries_are_probed_by_name(trained: Path) -> None:
-    """Of a dict, in place of numbers that nobody can know."""
+    """In a dict, instead of by meaningless indices."""
     loaded = load_agent(trained)
     task = make_task(loaded.config)
     episodes = task.episodes(loaded.agent, PlayConfig(episodes=8), loaded.statistics)

@@ -1,4 +1,4 @@
-"""What goes wrong in an environment: named, never a stall, and the stream can be closed."""
+"""Faults in an environment are reported and never block, and the stream can be closed."""
 
 import contextlib
 import gc
@@ -29,19 +29,19 @@ NAME = "labelled:Troubled"
 
 
 def opened(trouble: str, processes: int, **options: Any) -> GymnasiumStream:
-    """Four environments, in which trouble comes in the second step with an action 1."""
+    """Four environments that fail in the second step with an action 1."""
     task = gymnasium_task(NAME, {"trouble": trouble, **options})
     return task.open(4, processes=processes, seed=0)
 
 
 def own(stream: GymnasiumStream) -> GroupedEnvs:
-    """The stream's vector environment, one of ours."""
+    """The stream's vector environment, which is clew's own."""
     assert isinstance(stream.vector, GroupedEnvs)
     return stream.vector
 
 
 def provoke(stream: GymnasiumStream, timeout: float | None = None) -> None:
-    """Two steps, the second of which troubles environment 2."""
+    """Two steps, the second of which makes environment 2 fail."""
     stream.reset()
     stream.step([0, 0, 0, 0])
     stream.step([0, 0, 1, 0], timeout)
@@ -67,9 +67,9 @@ def provoke(stream: GymnasiumStream, timeout: float | None = None) -> None:
     ],
 )
 def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -> None:
-    """Environment, index, step and field, on one line; the environment's own traceback as a note.
+    """Environment, index, step and field are on one line; its own traceback is a note.
 
-    A reset mends it.
+    A reset repairs it.
     """
     with opened(trouble, processes) as stream:
         with pytest.raises(EnvironmentFault, match=f"{NAME}: environment 2 .*{says}") as caught:
@@ -88,7 +88,7 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
             stream.step([0, 0, 0, 0])
         before = Labelled.built
         assert stream.reset(1).start.all()
-        rebuilt = processes == 0 and not number  # those that failed, and in this process
+        rebuilt = processes == 0 and not number  # the failed ones, if they are in this process
         assert Labelled.built - before == int(rebuilt)
         assert not stream.step([0, 0, 0, 0]).start.any()
 
@@ -96,7 +96,7 @@ def test_a_fault_is_named(trouble: str, field: str, says: str, processes: int) -
 @pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_keyboard_interrupt_of_an_environment_is_its_fault(processes: int) -> None:
-    """While a training handles Ctrl-C, and in a worker always; else it may be the user's."""
+    """While a training handles Ctrl-C, and always in a worker; otherwise it may be the user's."""
     with opened("interrupt", processes) as stream:
         with stop_signals(), pytest.raises(EnvironmentFault, match="environment 2 .*Interrupt"):
             provoke(stream)
@@ -124,7 +124,7 @@ OF_VECTORS = {
 @pytest.mark.parametrize("what", MISFITS)
 @pytest.mark.parametrize("processes", [0, 2])
 def test_values_outside_of_their_space_are_named(what: str, processes: int) -> None:
-    """And not cut to what the agent's type can hold."""
+    """And they are not clipped to the agent's type."""
     task = gymnasium_task("labelled:Misfit", {"what": what})
     with task.open(4, processes=processes, seed=0) as stream:
         with pytest.raises(EnvironmentFault, match="environment 2 ") as caught:
@@ -133,7 +133,7 @@ def test_values_outside_of_their_space_are_named(what: str, processes: int) -> N
 
 
 class AsArrays(SyncVectorEnv):
-    """A vector environment that hands on what its environments gave, whatever its type."""
+    """A vector environment that passes on its environments' outputs, whatever their type."""
 
     def step(self, actions: Any) -> Any:
         """Takes a step in each."""
@@ -151,7 +151,7 @@ class AsArrays(SyncVectorEnv):
 
 @pytest.mark.parametrize("what", OF_VECTORS)
 def test_values_outside_of_the_space_of_a_vector(what: str) -> None:
-    """Of a vector environment that is not ours."""
+    """For a vector environment of another package."""
     stream = GymnasiumStream(AsArrays([lambda: Misfit(what)] * 3), name="maze")
     stream.reset(0)
     stream.step([0, 0, 0])
@@ -160,7 +160,7 @@ def test_values_outside_of_the_space_of_a_vector(what: str) -> None:
 
 
 class Reshaping(VectorWrapper):
-    """A vector environment whose steps give one thing in another shape, as those on tensors may."""
+    """A vector environment that returns one field in another shape, as those on tensors may."""
 
     reshaped, closed_too = 0, False
 
@@ -171,7 +171,7 @@ class Reshaping(VectorWrapper):
         return tuple(answer)
 
     def close(self, **options: Any) -> None:
-        """The inner one, and something of its own."""
+        """Closes the inner one, and itself."""
         super().close(**options)
         self.closed_too = True
 
@@ -186,7 +186,7 @@ class Reshaping(VectorWrapper):
     ],
 )
 def test_a_vector_that_answers_in_another_shape(place: int, says: str) -> None:
-    """Nothing is repeated for the other environments."""
+    """The values are not broadcast to the other environments."""
     vectors = Reshaping(SyncVectorEnv(makers(2)))
     vectors.reshaped = place
     stream = GymnasiumStream(vectors, name="maze")
@@ -222,8 +222,8 @@ def test_closing_ends_whatever_environments_do(
 
 @contextlib.contextmanager
 def few_descriptors(left: int) -> Iterator[None]:
-    """Leaves this process so many file descriptors."""
-    gc.collect()  # what other tests left open
+    """Leaves this process only this many file descriptors."""
+    gc.collect()  # files that other tests left open
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 + left, limits[1]))
@@ -242,7 +242,7 @@ def few_descriptors(left: int) -> Iterator[None]:
 
 
 def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shared memory that cannot be had, and too few descriptors: the cause, and nothing else."""
+    """Unavailable shared memory, and too few descriptors: the cause, and nothing else."""
     task = gymnasium_task(NAME, {"trouble": "raise"})
     with monkeypatch.context() as patch:
         patch.setattr(heap.Arena, "_choose_dir", lambda arena, size: "/proc")
@@ -254,12 +254,12 @@ def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         with few_descriptors(left):
             with pytest.raises(UserError, match="started: Too many open files.*ulimit"):
                 task.open(4, processes=2)
-    with task.open(4, processes=2) as stream:  # nothing was disturbed
+    with task.open(4, processes=2) as stream:  # it still works
         assert stream.reset().start.all()
 
 
 def test_an_environment_that_exits_while_it_is_built() -> None:
-    """Is named, and ends nothing."""
+    """It is named, and the process continues."""
     with pytest.raises(UserError, match=r"sys:exit called sys.exit\(None\) while it was built"):
         gymnasium_task("sys:exit")
 
@@ -280,7 +280,7 @@ def test_nan_in_a_dict_is_named_by_its_key() -> None:
 def test_a_failing_reset_is_named_and_tried_again(
     trouble: str, processes: int, tmp_path: Path
 ) -> None:
-    """Building belongs to it. The environments that failed are built anew by the next reset."""
+    """Building is part of it. The next reset builds the failed environments anew."""
     bad = tmp_path / "bad"
     with opened(trouble, processes, only=str(bad)) as stream:
         bad.touch()
@@ -293,7 +293,7 @@ def test_a_failing_reset_is_named_and_tried_again(
 
 @pytest.mark.parametrize(("processes", "index"), [(2, 2), (4, 2)])
 def test_a_dead_worker_is_named(processes: int, index: int) -> None:
-    """By the environment that was at work in it; the stream is lost, and says so."""
+    """By the environment that it was stepping; the stream is lost, and says so."""
     with opened("die", processes) as stream:
         with pytest.raises(
             EnvironmentFault, match=rf"environment {index} ended \(exit code 3\)"
@@ -305,7 +305,7 @@ def test_a_dead_worker_is_named(processes: int, index: int) -> None:
 
 
 def test_a_killed_worker_is_named() -> None:
-    """Killed from outside between two steps."""
+    """When killed from outside between two steps."""
     with opened("raise", 4) as stream:
         stream.reset()
         os.kill(own(stream).processes[3].pid, signal.SIGKILL)
@@ -316,7 +316,7 @@ def test_a_killed_worker_is_named() -> None:
 
 @pytest.mark.parametrize(("processes", "indices"), [(2, (3,)), (4, (1, 3))])
 def test_a_hung_environment_is_named_and_closed(processes: int, indices: tuple[int, ...]) -> None:
-    """Two hang, in one process one after the other; both ignore SIGTERM, and closing is quick."""
+    """Two hang, in one process one after another; both ignore SIGTERM, and closing is quick."""
     stream = opened("hang", processes)
     stream.reset()
     stream.step([0, 0, 0, 0])
@@ -332,7 +332,7 @@ def test_a_hung_environment_is_named_and_closed(processes: int, indices: tuple[i
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_seed_is_not_lost_with_the_reset_that_failed(processes: int, tmp_path: Path) -> None:
-    """Nor what was left of it: a second reset opens the same episodes."""
+    """Nor is the rest of its stream: a second reset opens the same episodes."""
     trouble = tmp_path / "trouble"
     with opened("reset", processes, only=str(trouble)) as stream:
         expected = np.asarray(stream.reset().observation)
@@ -358,7 +358,7 @@ def test_an_answer_that_ctrl_c_left_unread_is_no_answer_to_a_reset() -> None:
 
 
 def test_a_timeout_that_is_kept_changes_nothing() -> None:
-    """And closing twice does no harm."""
+    """And closing twice is harmless."""
     stream = opened("raise", 2)
     stream.reset(timeout=30)
     assert stream.step([0, 0, 0, 0], timeout=30).reward.shape == (4,)
@@ -367,7 +367,7 @@ def test_a_timeout_that_is_kept_changes_nothing() -> None:
 
 
 def test_what_nobody_closed_leaves_nothing() -> None:
-    """No process; shared memory has no file."""
+    """No process remains; shared memory has no file."""
     stream = opened("raise", 2)
     stream.reset()
     processes = own(stream).processes
@@ -378,7 +378,7 @@ def test_what_nobody_closed_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopping_is_the_parents_affair(number: signal.Signals) -> None:
-    """A signal reaches every process of a group; the workers go on until they are closed."""
+    """A signal reaches every process of a group, but the workers continue until they are closed."""
     with opened("raise", 2) as stream:
         stream.reset()
         workers = own(stream).processes
@@ -392,7 +392,7 @@ def test_stopping_is_the_parents_affair(number: signal.Signals) -> None:
 
 
 def test_the_tracker_outlives_the_signals_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """multiprocessing's own process, whose end would be a warning and tracebacks in ours."""
+    """multiprocessing's own process, whose end would cause a warning and tracebacks."""
     tracker: Any = resource_tracker.ResourceTracker()
     monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
     start_method()
@@ -406,7 +406,7 @@ def test_the_tracker_outlives_the_signals_of_a_group(monkeypatch: pytest.MonkeyP
 
 
 def test_a_reset_forgets_a_step_that_is_pending() -> None:
-    """Of ours and of Gymnasium's own."""
+    """For clew's and for Gymnasium's own vector environments."""
     for stream in (opened("raise", 2), GymnasiumStream(vector("raise", True))):
         with stream:
             stream.reset(0)
@@ -416,7 +416,7 @@ def test_a_reset_forgets_a_step_that_is_pending() -> None:
 
 
 def test_closing_with_an_answer_pending() -> None:
-    """Nobody waits for what was sent."""
+    """It does not wait for the answer."""
     stream = opened("raise", 2)
     stream.reset()
     stream.step_async([0, 0, 0, 0])
@@ -426,7 +426,7 @@ def test_closing_with_an_answer_pending() -> None:
 
 
 def vector(trouble: str, processes: bool) -> Any:
-    """Gymnasium's own vector environment of two, in which trouble comes in the second step."""
+    """Gymnasium's own vector environment of two, which fails in the second step."""
     makers = [lambda: Troubled(trouble, at=1)] * 2
     return AsyncVectorEnv(makers, context="forkserver") if processes else SyncVectorEnv(makers)
 
@@ -434,7 +434,7 @@ def vector(trouble: str, processes: bool) -> Any:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("processes", [False, True])
 def test_faults_of_gymnasiums_own(processes: bool) -> None:
-    """Their exceptions come with a traceback, and with the index where Gymnasium tells it."""
+    """Their exceptions have a traceback, and the index if Gymnasium reports it."""
     with GymnasiumStream(vector("inf reward", processes), name="maze") as stream:
         stream.reset(0)
         with pytest.raises(EnvironmentFault, match="maze: environment 1 gave inf in its reward"):
@@ -448,7 +448,7 @@ def test_faults_of_gymnasiums_own(processes: bool) -> None:
 
 
 def test_nan_in_a_final_observation() -> None:
-    """It is told of an episode that the same step has left already."""
+    """It is reported for an episode that the same step has already left."""
     makers = [lambda: Troubled("nan observation", at=1, end="truncated")] * 2
     vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
     stream = GymnasiumStream(vector, name="maze")

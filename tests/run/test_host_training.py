@@ -1,4 +1,4 @@
-"""Training on Gymnasium environments: nothing is learned twice, wrongly, or lost."""
+"""Training on Gymnasium environments learns every step once, correctly, and loses none."""
 
 import contextlib
 import itertools
@@ -41,7 +41,7 @@ GAMMA = 0.5
 
 
 class Counting(gymnasium.Env):
-    """Shows how many steps are behind, pays 1 a step, and ends after `length` of them."""
+    """Shows the number of past steps, pays 1 a step, and ends after `length` of them."""
 
     observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -94,7 +94,7 @@ REPLAYED = R2D2Config(**REPLAY, adam_eps=1e-8, target_period=5, n_step=1)
 SOFT = SACConfig(
     **REPLAY, gradient_steps=2, polyak=0.2, initial_temperature=1e-6, temperature_rate=0.0
 )
-"""Without a reward for its entropy, which is no part of these values."""
+"""Without a reward for its entropy, which these values do not include."""
 
 
 def config_of(folder, factory: str = "counting", algorithm: str = "a2c", **changes) -> TrainConfig:
@@ -147,11 +147,11 @@ QUICK = [("ppo", False, "counting")]
     ),
 )
 def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, factory):
-    """One more step pays 1, for ever at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
+    """One more step always pays 1, at GAMMA: 1 + 1/2 + 1/4 + ... unless the episode terminates.
 
-    Cut off after three steps the value is 2 at all times that are learned from; after a termination
-    it is 1 + 1/2 + 1/4, 1 + 1/2, 1. Whoever takes the one for the other, or learns from the step
-    between two episodes, whose reward is 0, has other values.
+    Truncated after three steps, the value is 2 at all times that are used in learning; after a
+    termination it is 1 + 1/2 + 1/4, 1 + 1/2, 1. A learner that confuses the two, or learns from the
+    step between two episodes, whose reward is 0, has other values.
     """
     config = config_of(
         tmp_path,
@@ -159,7 +159,7 @@ def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, f
         "ppo" if learner == "async" else learner,
         env_options={"length": 3, "terminate": terminate},
         runner="async" if learner == "async" else "sync",
-        # Actors that lag, on a machine that has other work, learn more slowly.
+        # Lagging actors, on a busy machine, learn more slowly.
         steps=32 * (500 if learner == "async" else 200),
     )
     result = train(config, progress=Quiet())
@@ -169,7 +169,7 @@ def test_values_tell_truncation_from_termination(tmp_path, learner, terminate, f
     if terminate:
         np.testing.assert_allclose(found, [1.75, 1.5, 1.0], atol=0.1)
     else:
-        # The value of the final observation is nobody's target: it is what the others lead to.
+        # The value of the final observation is no target itself: the others depend on it.
         last = values_of(result.path, [3])[0]
         expected = [1 + GAMMA * (1 + GAMMA * (1 + GAMMA * last)), 1 + GAMMA * (1 + GAMMA * last)]
         np.testing.assert_allclose(found, [*expected, 1 + GAMMA * last], atol=0.1)
@@ -183,7 +183,7 @@ def test_a_resumed_run_goes_on(tmp_path, algorithm):
     again = resume_run(first.path, steps=32 * 40, progress=Quiet())
     assert again.summary["steps"] == 32 * 40
     statistics = init_run(make_parts(config)).seed.actor.statistics
-    assert statistics["observation"]  # there is something to keep
+    assert statistics["observation"]  # there are statistics to keep
     played = evaluate(first.path, episodes=20)
     assert played.pooled["return"].mean == 3 and played.episodes == 20
 
@@ -224,7 +224,7 @@ def test_a_fault_that_is_not_survived_saves_the_run(tmp_path, fault):
 
 
 class Loud(Counting):
-    """Shows a number that float16 does not hold, and pays what is done."""
+    """Shows a number that float16 cannot hold, and pays the action."""
 
     observation_space = gymnasium.spaces.Box(0, 2e5, (1,), np.float32)
 
@@ -247,7 +247,7 @@ def loud(continuous: bool = False):
 
 @pytest.mark.parametrize("continuous", [False, True])
 def test_what_half_precision_cannot_hold_is_named(tmp_path, continuous):
-    """Whether the loss or, before it, an action is no number."""
+    """Whether the loss or, before it, an action is NaN."""
     network = NetworkConfig(encoder="mlp", precision="float16")
     options = {"continuous": continuous}
     config = config_of(tmp_path, "loud", env_options=options, network=network, name="run")
@@ -271,7 +271,7 @@ def test_a_fault_leaves_the_state_of_the_last_update(tmp_path):
 
 
 def test_playing_takes_the_processes_of_the_run(tmp_path, monkeypatch):
-    """As many of them as share the environments equally; and gives what it gives without."""
+    """As many as divide the environments equally; the results are those without processes."""
     found, opened = [], []
     plain = GymnasiumTask.open
 
@@ -292,7 +292,7 @@ def test_playing_takes_the_processes_of_the_run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("factory", ["counting", "counting_same_step"])
 def test_moments_of_one_environment_are_those_of_a_vector_of_one(tmp_path, factory):
-    """An export's golden episode needs one environment, whoever makes it."""
+    """An export's golden episode needs one environment, whatever builds it."""
     moments = make_task(config_of(tmp_path, factory)).moments(lambda *_, **__: 0, longest=9)
     found = list(itertools.islice(moments, 30))
     assert sum(moment.start for moment in found) > 2
@@ -305,7 +305,7 @@ def test_moments_of_one_environment_are_those_of_a_vector_of_one(tmp_path, facto
 
 
 def test_a_stop_drops_the_rollout_in_progress(tmp_path):
-    """Which may take minutes; the state is that of the last whole update."""
+    """Finishing it may take minutes; the state is that of the last complete update."""
     parts = make_parts(config_of(tmp_path))
     asked = itertools.count(1)
     length = parts.config.learning.rollout_length
@@ -316,7 +316,7 @@ def test_a_stop_drops_the_rollout_in_progress(tmp_path):
 
 
 def test_learning_that_raises_leaves_the_newest_checkpoint(tmp_path, monkeypatch):
-    """It has used up the learner's state; the error says from where the run can be resumed."""
+    """The learner's state was donated; the error says from where the run can be resumed."""
 
     def failing(parts):
         learn, calls = make_learn(parts), itertools.count(1)
@@ -360,7 +360,7 @@ def test_impossible_settings_are_named(tmp_path, changes, text):
 
 
 class Stubborn(Counting):
-    """Cannot be opened at the first try."""
+    """Cannot be opened at the first attempt."""
 
     tries = 0
 

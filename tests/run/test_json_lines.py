@@ -1,4 +1,4 @@
-"""Rows of JSON lines: whatever happens to some bytes of a file, the other rows stay."""
+"""Rows of JSON lines: damage to some bytes of a file never affects other rows."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from properties import JSON, TEXTS, few
 
 @st.composite
 def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Rows that are told apart by their number."""
+    """Rows that differ by their number."""
     number = draw(st.integers(1, 8))
     return [{"n": n, draw(TEXTS) + "x": draw(JSON)} for n in range(number)]
 
@@ -28,12 +28,12 @@ def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
 @few
 @given(rows=tables(), checked=st.booleans())
 def test_rows_come_back(rows: list[dict[str, Any]], checked: bool) -> None:
-    """With checksums, and without them as earlier versions wrote them."""
+    """With checksums, and without them as in earlier versions."""
     data = b"".join(encode(r) if checked else json.dumps(r).encode() + b"\n" for r in rows)
     lines, damages = decode(data)
     assert [line.row for line in lines] == rows and not damages
     assert [json.loads(line)["n"] for line in data.split(b"\n")[:-1]] == list(range(len(rows)))
-    # Without its last end, and with those of another system, they are the same.
+    # Without the last newline, and with another system's newlines, they are the same.
     assert decode(data[:-1]) == (lines, [])
     assert [line.row for line in decode(data.replace(b"\n", b"\r\n"))[0]] == rows
 
@@ -41,7 +41,7 @@ def test_rows_come_back(rows: list[dict[str, Any]], checked: bool) -> None:
 @few
 @given(data=st.binary(max_size=200) | TEXTS.map(str.encode))
 def test_any_bytes_are_rows_or_damage(data: bytes) -> None:
-    """No line is neither, whatever it is, and no row is no object."""
+    """Every line is a row or damage, and every row is an object."""
     lines, damages = decode(data)
     numbers = {n for n, raw in enumerate(data.split(b"\n"), 1) if raw.strip()}
     assert numbers == {line.number for line in lines} | {damage.number for damage in damages}
@@ -54,7 +54,7 @@ def flip_bit(data: bytearray, at: int, draw: st.DrawFn) -> None:
 
 
 def set_byte(data: bytearray, at: int, draw: st.DrawFn) -> None:
-    """One byte, often one of those at which lines are split elsewhere."""
+    """One byte, often one that other programs treat as a line break."""
     data[at] = draw(st.sampled_from([*b"\r\n\v\f\x1c\x85\0{}", 255]))
 
 
@@ -65,7 +65,7 @@ def zero_block(data: bytearray, at: int, draw: st.DrawFn) -> None:
 
 
 def lose_block(data: bytearray, at: int, draw: st.DrawFn) -> None:
-    """Some bytes less."""
+    """Removes some bytes."""
     del data[at : at + draw(st.integers(1, 60))]
 
 
@@ -75,25 +75,25 @@ def lose_block(data: bytearray, at: int, draw: st.DrawFn) -> None:
 def test_damage_costs_the_rows_that_it_touches(
     damage: Any, rows: list[dict[str, Any]], chance: st.DataObject
 ) -> None:
-    """No other row is lost or changed, nothing wrong is accepted, and every loss is named."""
+    """No other row is lost or changed, no wrong row is accepted, and every loss is named."""
     whole = b"".join(map(encode, rows))
     data = bytearray(whole)
     damage(data, chance.draw(st.integers(0, len(whole) - 1)), chance.draw)
     lines, damages = decode(bytes(data))
     numbers = [line.row["n"] for line in lines]
     assert numbers == sorted(set(numbers))
-    # A row that lost its checksum with a block reads as one of before.
+    # A row that lost its checksum with a block reads like one of an earlier version.
     assert damage is lose_block or all(line.row == rows[line.row["n"]] for line in lines)
     untouched = [n for n, row in enumerate(rows) if encode(row)[:-1] in bytes(data)]
     assert set(untouched) <= set(numbers)
-    # Of rows that were lost from end to end nothing is left that could be named.
+    # Rows that were lost completely leave nothing that could be named.
     lines_left = bytes(data).splitlines(keepends=True)
     only_whole = {b"\n", *map(encode, rows)}.issuperset(lines_left)
     assert damages or only_whole or numbers == list(range(len(rows)))
 
 
 def test_a_checksum_without_its_row_is_no_row() -> None:
-    """Where a block was lost that reaches from the beginning of a row to its checksum."""
+    """If a lost block reaches from the beginning of a row to its checksum."""
     line = encode({"n": 1})
     lines, damages = decode(b"{" + line[line.index(b'"crc32"') :] + line)
     assert [found.row for found in lines] == [{"n": 1}]
@@ -101,7 +101,7 @@ def test_a_checksum_without_its_row_is_no_row() -> None:
 
 
 def test_a_row_of_before_is_damaged_where_it_lacks_a_key() -> None:
-    """Without a checksum a key may have become another one."""
+    """Without a checksum, a key may have become another one."""
     data = b'{"update": 1}\n{"updatd": 2}\n{"update": "3"}\n[4]\n\n{"update": 5}\n' + b"[" * 99_999
     lines, damages = decode(data, {"update": int})
     assert [(line.number, line.row["update"]) for line in lines] == [(1, 1), (6, 5)]
@@ -114,7 +114,7 @@ def test_a_row_of_before_is_damaged_where_it_lacks_a_key() -> None:
 
 
 def write(path: Path, *rows: dict[str, Any]) -> None:
-    """Rows as their owner writes them."""
+    """Writes rows like their owner."""
     file = RowFile(path)
     file.append(rows)
     file.sync()
@@ -122,7 +122,7 @@ def write(path: Path, *rows: dict[str, Any]) -> None:
 
 
 def test_reading_changes_nothing_and_names_the_line(tmp_path: Path) -> None:
-    """A line that another process may be writing is no damage."""
+    """A line that another process may still be writing is not damage."""
     path = tmp_path / "rows.jsonl"
     assert json_lines.read(path) == []
     write(path, {"a": 1}, {"a": 2}, {"a": 3})
@@ -136,7 +136,7 @@ def test_reading_changes_nothing_and_names_the_line(tmp_path: Path) -> None:
 
 
 def test_the_owner_moves_damaged_lines_and_says_so(tmp_path: Path) -> None:
-    """Then the file is whole, and the good lines are the bytes that they were."""
+    """Afterwards the file is intact, and the good lines have the same bytes."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"a": 0}\n')  # of an earlier version
     write(path, {"a": 1}, {"a": 2}, {"a": 3})
@@ -172,7 +172,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
-    """In a folder of somebody else's it may lead to a file of the user's."""
+    """In another user's folder it may lead to a file of one's own."""
     own, folder = tmp_path / "own", tmp_path / "run"
     folder.mkdir()
     own.write_text('{"a": 1}\n')
@@ -190,7 +190,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
-    """And the row that was cut short is no row afterwards."""
+    """And the row that was cut short does not count as a row afterwards."""
     if not Path("/dev/full").exists():
         pytest.skip("this system has no device that is always full")
     file = RowFile(tmp_path / "rows.jsonl")

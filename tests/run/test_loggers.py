@@ -1,4 +1,4 @@
-"""Loggers: what they are told, that no row is there twice, and that none of them ends a run."""
+"""Loggers: what they log, that no row is logged twice, and that none of them ends a run."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ ROW = {"update": 8, "steps": 80, "seconds": 0.5, "episodes": [3, 5], "return": [
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """What a tensorboardX that is none was told."""
+    """The events of a fake tensorboardX."""
     fake = FakeTensorboardX()
     fake.install(monkeypatch)
     return fake.events
@@ -32,7 +32,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 @pytest.fixture
 def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
-    """A W&B that is none."""
+    """A fake W&B."""
     module = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", module)
     return module
@@ -43,7 +43,7 @@ def steps_of(path: Path) -> list[int]:
 
 
 def shown(events: list[Event], name: str) -> list[int]:
-    """The steps of a curve as TensorBoard draws it: a new start hides what was after it."""
+    """The steps of a curve as TensorBoard draws it: a new start hides later points."""
     steps: list[int] = []
     for event in events:
         if hasattr(event, "session_log"):
@@ -54,7 +54,7 @@ def shown(events: list[Event], name: str) -> list[int]:
 
 
 def forget_since(path: Path, update: int) -> None:
-    """Takes away the checkpoints after an update, as if the run had been killed before them."""
+    """Removes the checkpoints after an update, as if the run had been killed before them."""
     for file in checkpoint.list_checkpoints(path / "checkpoints"):
         if int(file.stem.removeprefix("update-")) > update:
             file.unlink()
@@ -73,7 +73,7 @@ def test_a_row_as_plain_numbers() -> None:
 
 
 def test_tensorboard_shows_the_rows_of_the_file(tmp_path: Path, events: list[Event]) -> None:
-    """Also after a run that ended between two rows, and one whose last work was lost."""
+    """Also after a run that ended between two rows, and one whose last updates were lost."""
     config = small_config(tmp_path, steps=37 * STEPS_PER_UPDATE, loggers=("tensorboard",))
     path = clew.train(config, progress=Watch()).path
     assert events[0].summary[0] == "config" and '"corridor_length": 3' in events[0].summary[1]
@@ -93,7 +93,7 @@ def test_tensorboard_shows_the_rows_of_the_file(tmp_path: Path, events: list[Eve
 
 @pytest.mark.slow
 def test_wandb_goes_on_with_its_run(tmp_path: Path, wandb: FakeWandb) -> None:
-    """One run id, and rows of work that is made again are not logged again."""
+    """It has one run id, and rows of repeated updates are not logged again."""
     options = WandbConfig(project="mazes", entity="team", mode="offline")
     config = small_config(
         tmp_path, steps=40 * STEPS_PER_UPDATE, loggers=("wandb",), wandb=options, seed=7
@@ -133,7 +133,7 @@ def test_a_logger_that_comes_late_gets_everything(
 def test_a_logger_that_fails_ends_no_run(
     tmp_path: Path, wandb: FakeWandb, breaks: str, said: str
 ) -> None:
-    """One line of warning; the rows and the end are those of a run without it."""
+    """There is one line of warning; the rows and the end are those of a run without it."""
     wandb.breaks = breaks
     watch = Watch()
     steps = 48 * STEPS_PER_UPDATE
@@ -144,7 +144,7 @@ def test_a_logger_that_fails_ends_no_run(
     other = clew.train(small_config(tmp_path, "without", steps=steps), progress=Watch()).path
     assert untimed(path) == untimed(other) and len(untimed(path)) == 6
 
-    wandb.breaks = ""  # what was missed is logged when the run goes on
+    wandb.breaks = ""  # missed rows are logged when the run is resumed
     clew.resume_run(path, steps=56 * STEPS_PER_UPDATE, progress=Watch())
     assert [step for step, _ in wandb.logged] == steps_of(path)
 

@@ -1,4 +1,4 @@
-"""Loggers with the real tensorboardX and wandb, where they are installed (see docs/training.md)."""
+"""Loggers with the real tensorboardX and wandb, if they are installed (see docs/training.md)."""
 
 import json
 import resource
@@ -13,7 +13,7 @@ from clew.run.loggers import WandbConfig, make_logger
 from clew.run.progress import Background
 from small_run import STEPS_PER_UPDATE, Watch, small_config
 
-# Their own warnings, such as those of how protobuf was built, are none of ours.
+# Warnings of these packages, such as those of how protobuf was built, do not concern clew.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -22,7 +22,7 @@ def row(update: int) -> dict[str, Any]:
 
 
 def curve(folder: Path, name: str) -> list[tuple[int, float]]:
-    """What TensorBoard itself reads."""
+    """The curve as TensorBoard itself reads it."""
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     found = reader.EventAccumulator(str(folder))
     found.Reload()
@@ -30,7 +30,7 @@ def curve(folder: Path, name: str) -> list[tuple[int, float]]:
 
 
 def test_tensorboard_reads_each_row_once(tmp_path: Path) -> None:
-    """The second writer goes on from an earlier row than the first one's last."""
+    """The second writer continues from an earlier row than the first one's last."""
     pytest.importorskip("tensorboardX")
     for rows, more in (([], [1, 2, 3]), ([row(1)], [2, 3, 4])):
         logger = make_logger("tensorboard")
@@ -43,7 +43,7 @@ def test_tensorboard_reads_each_row_once(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
-    """A limit on the size of files stands for it."""
+    """Simulated by a limit on the size of files."""
     pytest.importorskip("tensorboardX")
     logger = Background("tensorboard", make_logger("tensorboard"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

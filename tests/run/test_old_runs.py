@@ -1,8 +1,8 @@
-"""Runs made by earlier versions load, act as they did, and go on.
+"""Runs made by earlier versions load, act as before, and can be resumed.
 
 The folders in `old_runs` were written by the version of 2026-11-22, each by a `clew train` whose
-settings are in its config.json; `expected.json` has what their agents answered: logits and value
-for twelve observations, episodes beginning at 0 and 7.
+settings are in its config.json; `expected.json` has their agents' answers: logits and value for
+twelve observations, with episodes that begin at 0 and 7.
 """
 
 import json
@@ -30,7 +30,7 @@ SIZES = {"tmaze": 16, "memory_chain": 3, "gymnasium:CartPole-v1": 4}
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_agent_acts_as_it_did(name: str) -> None:
-    """Logits and value of every step, with the state carried over and an episode that opens."""
+    """Logits and value of every step are equal, with the state carried over and a new episode."""
     expected = json.loads((FOLDER / "expected.json").read_text())[name]
     config = json.loads((FOLDER / name / "config.json").read_text())["config"]
     size = len(config["wrappers"]["keep"] or range(SIZES[config["env"]]))
@@ -48,7 +48,7 @@ def test_the_agent_acts_as_it_did(name: str) -> None:
     fast_only(RUNS, *GOING_ON_QUICKLY),
 )
 def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
-    """Resuming makes the updates that are missing, from the state of the old checkpoint."""
+    """Resuming makes the missing updates, from the state of the old checkpoint."""
     path = tmp_path / name
     shutil.copytree(FOLDER / name, path)
     before = json.loads((path / "config.json").read_text())["config"]
@@ -84,7 +84,7 @@ def test_the_run_goes_on(name: str, tmp_path: Path) -> None:
 def test_options_of_a_memory_are_read_by_their_old_names(
     memory: str, saved: dict, kind: str, read: dict, digest: str
 ) -> None:
-    """Names and values that have changed; the results of the run keep their name."""
+    """Names and values have changed; the results of the run keep their name."""
     old = clew.TrainConfig().to_json() | {"memory": memory}
     del old["device_threads"]
     old["memory_options"] = {"hidden_size": 8, **saved}
@@ -123,7 +123,7 @@ def test_settings_of_before_keep_the_draw_that_they_left_out(
 
 
 def test_a_folder_without_the_option_is_told_by_its_digest(tmp_path: Path) -> None:
-    """It was written after threads were, and before the memory began otherwise."""
+    """It was written after the setting of threads, and before the memory's new initial weights."""
     named = clew.TrainConfig(memory="arelit", memory_options={"hidden_size": 8, "chrono": 0})
     write_config(tmp_path, named)
     file = tmp_path / "config.json"
@@ -145,5 +145,5 @@ def test_a_folder_without_the_option_is_told_by_its_digest(tmp_path: Path) -> No
     ids=["gymnasium", "wrapped"],
 )
 def test_settings_keep_their_digest(settings: dict[str, Any], digest: str) -> None:
-    """Also where a group of settings is not the default one and has got more settings since."""
+    """Also if a group of settings is not the default one and has gained settings since."""
     assert clew.TrainConfig(**settings).digest() == digest

@@ -1,4 +1,4 @@
-"""A memory, an encoder, a task, a learner and a study of one's own, named as module:Class."""
+"""A user's own memory, encoder, task, learner and study, named as module:Class."""
 
 import json
 import os
@@ -46,7 +46,7 @@ WORDS = (
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the parts in mine.py, which is forgotten afterwards, as others' are before."""
+    """A folder with the parts in mine.py; modules of that name are forgotten before and after."""
     sys.modules.pop("mine", None)
     shutil.copy(SOURCE, tmp_path / "mine.py")
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_all_of_them_through_a_run(place: Path) -> None:
-    """Classes are recorded by their names, and found again by evaluating, loading and resuming."""
+    """Classes are recorded by their names, and found again by evaluation, loading and resuming."""
     config = clew.TrainConfig(
         memory=Average,
         memory_options={"hidden_size": 4},
@@ -73,13 +73,13 @@ def test_all_of_them_through_a_run(place: Path) -> None:
     assert saved["memory"] == "own_parts:Average" and saved["env"] == "own_parts:Cue"
     assert saved["network"]["encoder"] == "own_parts:Scaled"
     assert saved["algorithm"] == "own_parts:Halved"
-    assert saved["learner_options"]["divisor"] == 2.0  # completed, should its default change
+    assert saved["learner_options"]["divisor"] == 2.0  # stored, in case its default changes
     assert clew.read_metrics(result.path)[-1]["learner.divided_by"] == [2.0]
     assert result.summary["final"].keys() >= {"success", "return"}
     assert "learner.divided_by" not in result.summary["final"]
     encoder = clew.load(result.path).encoder
     assert isinstance(encoder, Scaled) and encoder.factor == 3
-    # The same settings, with the learner's options as they were given.
+    # The same settings, with the learner's options as given.
     again = clew.TrainConfig(**{**vars(config), "name": result.path.name})
     assert folder.to_resume(completed(again), True)[1] == folder.read_config(result.path)
     assert run(["runs"]) == run(["compare", str(result.path)]) == 0
@@ -122,7 +122,7 @@ def test_a_wrong_name_is_one_line(place: Path, changes: dict[str, Any], message:
 
 
 class Bare:
-    """Settings without most of what all learners have."""
+    """Settings without most of those that all learners have."""
 
     num_envs: int = 2
     rollout_length: int = 4
@@ -160,7 +160,7 @@ def test_a_metric_that_is_not_reported_is_one_line(
 
 @pytest.mark.parametrize("name", ["steps", "temperature", "value", "lag", "divided_by"])
 def test_a_metric_of_the_task_with_a_name_of_the_rows_is_refused(name: str) -> None:
-    """Its mean would be another's, and rows without a number of steps are no rows."""
+    """Its mean would be confused with another, and rows need their number of steps."""
     config = clew.TrainConfig(env=Cue, algorithm=Halved)
     refuse_taken_names(config, ("success", "return", "length"))
     with pytest.raises(UserError, match=f"own_parts:Cue has a metric '{name}', .* rename it"):
@@ -186,7 +186,7 @@ class Flipped(Scaled):
 def test_other_code_under_the_same_name_is_another_program(
     named: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a cell of a notebook is run again."""
+    """As when a cell of a notebook is run again."""
     config = clew.TrainConfig(
         env_options={"corridor_length": 2},
         memory="none",
@@ -205,7 +205,7 @@ def test_other_code_under_the_same_name_is_another_program(
 def test_devices_are_refused_to_a_memory_that_cannot_be_divided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Named by its class as well, not only where the library knows it."""
+    """Also if it is named by its class, not only as one of the library's."""
     monkeypatch.setattr(Average, "shardable", False)
     config = clew.TrainConfig(memory=Average, memory_options={"hidden_size": 4}, devices=2)
     with pytest.raises(UserError, match="own_parts:Average cannot be trained on several devices"):
@@ -214,7 +214,7 @@ def test_devices_are_refused_to_a_memory_that_cannot_be_divided(
 
 def test_what_no_name_leads_to_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Local(Average):
-        """Of this function alone."""
+        """A class local to this function."""
 
     with pytest.raises(UserError, match="class at the top of a module, .* got .*Local"):
         clew.TrainConfig(memory=Local)
@@ -227,7 +227,7 @@ def test_what_no_name_leads_to_is_refused(place: Path, monkeypatch: pytest.Monke
 
 
 def test_a_registered_memory_is_recorded_by_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the user is told at once that no other process knows it."""
+    """Otherwise the user is told at once that no other process knows it."""
     monkeypatch.setitem(clew.MEMORIES, "average", Average)
     monkeypatch.setitem(clew.ENVS, "cue", Cue)
     config = clew.TrainConfig(memory="average", env="cue", env_options={"delay": 2})
@@ -243,7 +243,7 @@ def test_a_registered_memory_is_recorded_by_its_module(monkeypatch: pytest.Monke
 
 
 def clew_process(*words: str) -> subprocess.Popen[str]:
-    """A command in a process of its own, in the current folder."""
+    """A command in a separate process, in the current folder."""
     return subprocess.Popen(
         [sys.executable, "-m", "clew", *words],
         stdout=subprocess.PIPE,
@@ -253,7 +253,7 @@ def clew_process(*words: str) -> subprocess.Popen[str]:
 
 
 def output_of(*words: str, code: int = 0) -> str:
-    """What a command prints, which ends with the code."""
+    """The output of a command, which must end with this code."""
     process = clew_process(*words)
     text = process.communicate(timeout=300)[0]
     assert process.returncode == code, text
@@ -266,7 +266,7 @@ COMMON = [*WORDS, "--checkpoint-seconds", "0.2", "--network.head-size", "4"]
 
 @pytest.mark.slow
 def test_all_of_them_killed_and_resumed(place: Path) -> None:
-    """Bit for bit, in processes of their own."""
+    """Bit for bit, in separate processes."""
     common = [*COMMON, "--steps", "100000"]
     killed = clew_process("train", *common, "--name", "killed")
     checkpoints = place / "runs" / "killed" / "checkpoints"
@@ -282,8 +282,8 @@ def test_all_of_them_killed_and_resumed(place: Path) -> None:
 
 @pytest.mark.slow
 def test_all_of_them_through_every_command(place: Path) -> None:
-    """Evaluated, inspected, watched, checked, studied, exported; and, once the code is gone, one
-    line from what needs it, while the export needs neither it nor clew."""
+    """Evaluated, inspected, watched, checked, studied, exported; once the code is gone, commands
+    that need it give one line, while the export needs neither it nor clew."""
     output_of("train", *COMMON, "--steps", "640", "--name", "own")
     assert "success" in output_of("evaluate", "own", "--episodes", "20")
     output_of("inspect", "own", "--episodes", "20", "--influence-episodes", "2")
@@ -305,7 +305,7 @@ def test_all_of_them_through_every_command(place: Path) -> None:
 
 @pytest.mark.slow
 def test_callbacks_loggers_and_schedules_of_ones_own(place: Path) -> None:
-    """A callback sees every report and may end the run, which goes on as if it had not ended."""
+    """A callback sees every report and may end the run, which resumes as if it had not ended."""
     seen: list[int] = []
 
     def halfway(report: Report) -> bool:

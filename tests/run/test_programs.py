@@ -1,4 +1,4 @@
-"""The cache of compiled programs: whole entries of this user's are read, all else is replaced."""
+"""The cache of compiled programs: intact entries of this user are read, all else is replaced."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_program_is_compiled_again(how: str, tmp_path: Path) -> None:
-    """And kept whole from then on, without a word."""
+    """It is intact from then on, without a message."""
     folder = tmp_path / "programs"
     folder.mkdir()
     cache = Programs(folder)
@@ -46,7 +46,7 @@ def test_a_program_is_of_its_key_alone(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
-    """A folder in its place, which nobody removes, or no folder at all."""
+    """Such as a folder in its place, which clew does not remove, or a path that is no folder."""
     cache = Programs(tmp_path)
     (tmp_path / f"{KEY}-cache").mkdir()
     cache.put(KEY, PROGRAM)
@@ -66,7 +66,7 @@ def test_a_folder_of_others_is_not_used(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_jax_keeps_its_programs_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through its own interface of caches; other folders stay as JAX has them."""
+    """Through its own interface of caches; other folders keep JAX's behaviour."""
     monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
     before, folder = jax.config.values["jax_compilation_cache_dir"], programs_folder()
     seconds = jax.config.values["jax_persistent_cache_min_compile_time_secs"]

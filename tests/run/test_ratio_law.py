@@ -1,9 +1,9 @@
-"""The ratio law in whole runs: what acting was, learning reads again, whoever acts.
+"""The ratio law in whole runs: rereading gives the values of acting, whoever acts.
 
-Every runner is the one of a run. Only its learner is wrapped: before it learns, it reads its
-rollout again with the parameters that acted, and reports how far log-probabilities and values are
-from those of acting; values alone where a policy of its own explored. Parameters change between
-rollouts, so that what memories cache is rebuilt.
+Every runner is a real run's. Only its learner is wrapped: before it learns, it reads its rollout
+again with the parameters that acted, and reports the deviation of log-probabilities and values from
+those of acting; only of values if the learner's own policy explored. Parameters change between
+rollouts, so that memories' caches are rebuilt.
 """
 
 import threading
@@ -37,14 +37,14 @@ __all__ = ["quick_compilation"]
 
 UPDATES = 3
 SEQUENCES = {7: 7, 16: 8, 33: 11}
-"""By the length of a rollout."""
+"""Sequence lengths, by the length of a rollout."""
 RUNNERS = ("compiled", "hosted", "asynchronous", "hosted, masked", "asynchronous, masked")
 MASKED = RUNNERS[3:]
-LIMIT = 5e-5  # of a log-probability and of a value, in single precision
+LIMIT = 5e-5  # on a log-probability and a value, in single precision
 
 
 class Measured:
-    """A learner that reports how far its reading is from what acting was, as a metric."""
+    """A learner that reports the deviation of rereading from acting as a metric."""
 
     def __init__(self, inner: Any, shift: int = 0):
         self.inner, self.shift = inner, shift
@@ -54,7 +54,7 @@ class Measured:
         return getattr(self.inner, name)
 
     def learn(self, agent: Any, state: Any, rollout: Rollout, key: Any) -> Any:
-        """The learner's, and the largest deviation; `shift` moves the starts by so many steps."""
+        """Learns, and measures the largest deviation; `shift` moves the starts by some steps."""
         found, follows = [], self.inner.gathering.behaviour is follow_policy
         for number in range(rollout.chunks.reward.shape[0]):
             chunk = jax.tree.map(lambda x, i=number: x[i], rollout.chunks)
@@ -69,7 +69,7 @@ class Measured:
 
 
 def reading(learner: str, length: int) -> dict[str, Any]:
-    """Settings of how a learner reads rollouts of a length."""
+    """Settings that decide how a learner reads rollouts of a length."""
     sequence = {"sequence_length": SEQUENCES[length]}
     if learner in ("r2d2", "sac"):
         replay = {"replay_steps": 9 * length, "learning_starts": 0, "batch_size": 2}
@@ -80,7 +80,7 @@ def reading(learner: str, length: int) -> dict[str, Any]:
 
 
 def run_config(memory: str, learner: str, runner: str, length: int) -> TrainConfig:
-    """Three environments whose episodes of 1 to 5 steps end anywhere, by either kind of end."""
+    """Three environments whose episodes of 1 to 5 steps end anywhere, in either way."""
     options = {"num_layers": 1} | SMALL[memory] | {"hidden_size": 6}
     kind: Any = LEARNERS[learner].settings
     settings = kind(num_envs=3, rollout_length=length, **reading(learner, length))
@@ -122,7 +122,7 @@ def largest(config: TrainConfig, shift: int = 0) -> float:
 
 
 def assert_the_ratio_is_one(memory: str, learner: str, runner: str, length: int) -> None:
-    """Log-probabilities and values of learning are those of acting."""
+    """Checks that log-probabilities and values of learning are those of acting."""
     off = largest(run_config(memory, learner, runner, length))
     assert np.isfinite(off) and off < UPDATES * LIMIT, f"T = {length}: {off}"
 
@@ -136,7 +136,7 @@ COMBINATIONS = [
     for memory in MEMORIES
     for learner in LEARNERS
     for runner in RUNNERS
-    # What cannot learn from older rollouts is refused an asynchronous runner.
+    # A learner that cannot use older rollouts is refused an asynchronous runner.
     if not runner.startswith("asynchronous") or TOLERATE_LAG[learner]
 ]
 
@@ -148,14 +148,14 @@ COMBINATIONS = [
     ),
 )
 def test_ratio_law_in_a_run(learner: str, runner: str) -> None:
-    """One of them that compiles quickly."""
+    """One case that compiles quickly."""
     assert_the_ratio_is_one("gru", learner, runner, 16)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("memory", "learner", "runner"), COMBINATIONS)
 def test_ratio_law(memory: str, learner: str, runner: str) -> None:
-    """Every memory, learner and runner, for lengths that a window and a sequence divide or not."""
+    """Every memory, learner and runner, for lengths that windows and sequences divide or not."""
     for length in SEQUENCES:
         assert_the_ratio_is_one(memory, learner, runner, length)
     jax.clear_caches()
@@ -163,7 +163,7 @@ def test_ratio_law(memory: str, learner: str, runner: str) -> None:
 
 @pytest.mark.slow
 def test_ratio_law_with_actors_in_processes() -> None:
-    """By turns, so that no rollout is older than its learner."""
+    """In turns mode, so that no rollout is older than its learner."""
     config = run_config("gtrxl", "ppo", "asynchronous", 16)
     config = replace(config, asynchronous=by_turns(actors=1))
     assert largest(config) < UPDATES * LIMIT
@@ -174,5 +174,5 @@ def test_ratio_law_with_actors_in_processes() -> None:
     fast_only(RUNNERS, "hosted"),
 )
 def test_the_ratio_law_can_fail(runner: str) -> None:
-    """Starts that are one step late are seen, so that the others may be believed."""
+    """Starts that are one step late are detected, so the other tests mean something."""
     assert largest(run_config("gru", "ppo", runner, 16), shift=1) > 1e-2

@@ -1,4 +1,4 @@
-"""A learner that replays: its state in every runner, its file in checkpoints, and its clock."""
+"""A learner with a replay: its state in every runner, its file in checkpoints, and its clock."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ from slow_cases import fast_only
 from small_run import BRIEF_REPLAY, Watch, newest
 
 KEPT = 4
-"""Rollouts that the learner keeps."""
+"""Number of rollouts that the learner keeps."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class KeeperConfig:
 
 
 def by_the_clock(outputs: Any, clock: Clock) -> jax.Array:
-    """An action that says which environment acts, and when."""
+    """An action that encodes which environment acts, and when."""
     actions = outputs.logits.shape[-1]
     wanted = (clock.environment + clock.step) % actions
     chosen = jax.nn.one_hot(jnp.broadcast_to(wanted, outputs.value.shape), actions)
@@ -58,7 +58,7 @@ def by_the_clock(outputs: Any, clock: Clock) -> jax.Array:
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps its newest rollouts and learns nothing; its metrics say what it was given."""
+    """Keeps its newest rollouts and learns nothing; its metrics show its inputs."""
 
     settings: ClassVar[type] = KeeperConfig
     metrics: ClassVar[tuple[str, ...]] = ("loss", "wrong", "kept")
@@ -136,7 +136,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     "runner", fast_only([{}, {"seeds": 2}, HOSTED, HOSTED | ASYNC], HOSTED), ids=str
 )
 def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dict) -> None:
-    """In sequences of a rollout, from update to update, and after a resumption."""
+    """In sequences of a rollout, from update to update, and after resuming."""
     clew.train(config_of(tmp_path, 3, **runner), progress=Quiet())
     clew.train(config_of(tmp_path, 6, **runner), resume=True, progress=Quiet())
     rows = rows_of(tmp_path / "run")
@@ -153,7 +153,7 @@ def test_who_acts_knows_its_environment_and_the_time(tmp_path: Path, runner: dic
     ids=["", "seeds", "hosted", "r2d2", "r2d2 hosted", "sac", "sac continuous"],
 )
 def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
-    """Resumed bit for bit; only a resumption reads it; damaged, the one before is taken."""
+    """Resumed bit for bit; only resuming reads it; if it is damaged, the one before is used."""
     whole = clew.train(config_of(tmp_path / "a", 6, **runner), progress=Quiet())
     config = config_of(tmp_path / "b", 3, **runner)
     path = clew.train(config, progress=Quiet()).path
@@ -167,7 +167,7 @@ def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
     kept = {leaf.rpartition("/")[2] for leaf in checkpoint.read_replay(saved).leaves}
     assert kept >= {"action", "reward"}
     clew.train(replace(config, steps=6 * 32), resume=True, progress=Quiet())
-    if not runner.get("env"):  # environments on the host begin again
+    if not runner.get("env"):  # environments on the host are reset
         ends = [checkpoint.read(newest(one)) for one in (whole.path, path)]
         for a, b in (ends, map(checkpoint.read_replay, ends)):
             assert a.leaves.keys() == b.leaves.keys()
@@ -175,7 +175,7 @@ def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
     for replay in (path / "checkpoints").glob("*.replay"):
         replay.unlink()
     clew.load_policy(path)
-    # A greedy policy that has learned nothing may stand still for ever.
+    # A greedy untrained policy may stand still forever.
     greedy = runner.get("algorithm") != "sac"
     clew.evaluate(path, episodes=1, max_steps=600, greedy=greedy)
     with pytest.raises(UserError, match=r"\.replay: cannot be read"):
@@ -183,7 +183,7 @@ def test_replay_has_a_file_of_its_own(tmp_path: Path, runner: dict) -> None:
 
 
 def test_a_damaged_or_foreign_replay_is_passed_over(tmp_path: Path) -> None:
-    """Named with the reason; what no checkpoint belongs to is removed."""
+    """It is named with the reason; replays without a checkpoint are removed."""
     folder = tmp_path / "checkpoints"
     for update in range(1, 6):
         tree = {"a": np.full(3, update), "b": np.zeros((), np.float32)}
@@ -209,7 +209,7 @@ def test_a_damaged_or_foreign_replay_is_passed_over(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """A kill, after which nothing more is done."""
+    """A kill, after which nothing more is executed."""
 
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])
@@ -259,7 +259,7 @@ def test_what_a_replay_takes_is_said_and_must_have_room(
     monkeypatch.setattr("clew.run.runner.shutil.disk_usage", lambda path: small)
     with pytest.raises(UserError, match=r"take 0 MB \(4 files of 0 MB\), but the disk of"):
         clew.train(config_of(tmp_path, 3, name="other", **R2D2), progress=Quiet())
-    # Where three are there already, there has to be room for one more.
+    # If three exist already, there must be room for one more.
     one = max(p.stat().st_size for p in (tmp_path / "run/checkpoints").glob("*.replay"))
     room = small._replace(free=one)
     monkeypatch.setattr("clew.run.runner.shutil.disk_usage", lambda path: room)

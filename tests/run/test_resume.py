@@ -1,4 +1,4 @@
-"""A run that is interrupted in whatever way ends bit for bit like one that is not."""
+"""A run that is interrupted in any way ends bit for bit like an uninterrupted one."""
 
 import fcntl
 import json
@@ -40,7 +40,7 @@ STEPS = UPDATES * STEPS_PER_UPDATE
 
 
 def short_config(folder: Path, name: str = "run", **changes: Any) -> TrainConfig:
-    """That of `small_run` with fewer updates: what is compared here is bits, not scores."""
+    """That of `small_run` with fewer updates: bits are compared here, not scores."""
     return small_config(folder, name, **{"steps": STEPS, **changes})
 
 
@@ -50,7 +50,7 @@ def uninterrupted(tmp_path_factory) -> Path:
 
 
 def at_update(update: int, action):
-    """Calls `action` once, when the run has made so many updates."""
+    """Calls `action` once, when the run has made this many updates."""
     waiting = [action]
 
     def look(report):
@@ -68,7 +68,7 @@ def stopped_at(config, update: int, number: int = signal.SIGINT) -> str:
 
 @pytest.mark.slow
 def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, uninterrupted):
-    # 37 and 101 are no multiples of log_every: the runs end between two rows.
+    # 37 and 101 are not multiples of log_every: the runs end between two rows.
     short = short_config(tmp_path, steps=37 * STEPS_PER_UPDATE)
     path = clew.train(short, progress=Watch()).path
     clew.resume_run(path, steps=101 * STEPS_PER_UPDATE, progress=Watch())
@@ -80,7 +80,7 @@ def test_raised_steps_go_on_as_if_they_had_been_so_from_the_start(tmp_path, unin
 
 @pytest.mark.slow
 def test_a_schedule_goes_on_where_it_was(tmp_path):
-    """Also one that was stopped within its warm-up."""
+    """Also if the run was stopped within its warm-up."""
     learning = clew.A2CConfig(num_envs=4, rollout_length=8, schedule="cosine", warmup_fraction=0.6)
     scheduled = {"a2c": learning, "steps": 64 * 32, "seeds": 1}
     whole = clew.train(short_config(tmp_path, "whole", **scheduled), progress=Watch()).path
@@ -110,7 +110,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, uninterrupted, number):
 
 
 def test_another_number_of_threads_is_named(tmp_path, monkeypatch):
-    """XLA reads the variable before it computes; here it says what another process would have."""
+    """XLA reads the variable before it computes; here it has the value of another process."""
     monkeypatch.setenv(machine.THREADS, "2")
     clew.train(short_config(tmp_path, steps=8 * STEPS_PER_UPDATE), progress=Watch())
     monkeypatch.setenv(machine.THREADS, "3")
@@ -121,7 +121,7 @@ def test_another_number_of_threads_is_named(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_can_be_locked(tmp_path, monkeypatch):
-    """And what else may happen to a lock is no other process."""
+    """And other failures of a lock do not mean another process."""
     monkeypatch.setattr(os, "pwrite", full_disk)
     with locked(tmp_path), pytest.raises(UserError, match="in use by another process"):
         with locked(tmp_path):
@@ -133,11 +133,11 @@ def test_a_full_disk_can_be_locked(tmp_path, monkeypatch):
 
 
 class Unforeseen(Exception):
-    """What nobody catches."""
+    """An exception that nothing catches."""
 
 
 def test_an_unforeseen_error_saves_first(tmp_path, uninterrupted):
-    """And says so; at a log point and between two."""
+    """And it says so; at a log point and between two."""
     path = tmp_path / "run"
 
     def fail(update: int, error: Exception):
@@ -160,7 +160,7 @@ def test_an_unforeseen_error_saves_first(tmp_path, uninterrupted):
 
 
 def test_an_error_before_its_row_is_written_saves_nothing(tmp_path, uninterrupted, monkeypatch):
-    """Else a resumed run would lack the row."""
+    """Otherwise a resumed run would lack the row."""
 
     def fail(self: MetricsFile, point: LogPoint) -> None:
         raise Unforeseen
@@ -173,7 +173,7 @@ def test_an_error_before_its_row_is_written_saves_nothing(tmp_path, uninterrupte
 
 
 def test_another_current_folder_changes_nothing(tmp_path, uninterrupted, monkeypatch):
-    """An environment of somebody else's may change it."""
+    """A foreign environment may change it."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -186,7 +186,7 @@ def test_another_current_folder_changes_nothing(tmp_path, uninterrupted, monkeyp
 
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
 def test_a_removed_folder_stops_the_run(tmp_path, uninterrupted, seconds):
-    """At its next row or checkpoint, with a line that says so, and nothing of it comes back."""
+    """At its next row or checkpoint, with a line that says so; the folder is not recreated."""
     path = tmp_path / "run"
     config = short_config(tmp_path, checkpoint_seconds=seconds)
     with pytest.raises(UserError, match="was removed"):
@@ -277,12 +277,12 @@ clew.train(config, resume=resume, progress=Tell())
 def kill_at_a_random_moment(
     folder: Path, steps: int, longest: float, moments: random.Random, settings: str
 ) -> bool:
-    """Trains in another process and kills it; whether it was still running then."""
+    """Trains in another process and kills it; returns whether it was still running."""
     tests = str(Path(__file__).parents[1])
     code = TRAIN.format(tests=tests, folder=str(folder), steps=steps, settings=settings)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    if moments.random() < 0.9:  # else at any moment of the start
+    if moments.random() < 0.9:  # otherwise at any moment of the start
         for line in process.stdout:
             if line == "training\n":
                 break
@@ -330,7 +330,7 @@ def test_kill_at_twenty_random_moments(tmp_path):
 
 @pytest.mark.slow
 def test_kill_at_twenty_random_moments_while_a_replay_is_written(tmp_path):
-    """Every checkpoint writes all that is replayed; at the end it is bit for bit the same too."""
+    """Every checkpoint writes the whole replay; the result is bit for bit the same too."""
     steps = 3_000 * STEPS_PER_UPDATE
     config = replaying_config(tmp_path, "whole", steps=steps)
     whole = clew.train(config, progress=Watch()).path

@@ -1,4 +1,4 @@
-"""A run's folder is read with suspicion: what was changed or exchanged in it is named."""
+"""A run's folder is not trusted: changed or swapped files in it are named."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from small_run import STEPS_PER_UPDATE, Watch, newest, small_config
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    """A run with two checkpoints and one of the same shapes beside it."""
+    """A run with two checkpoints, and another run of the same shapes beside it."""
     parent = tmp_path_factory.mktemp("runs")
     for name in ("run", "other"):
         config = small_config(parent, name, steps=16 * STEPS_PER_UPDATE, checkpoint_seconds=0.0)
@@ -44,7 +44,7 @@ def edit(path: Path, **changes: Any) -> None:
 
 
 def test_a_changed_setting_is_refused_until_it_is_accepted(copy: Path) -> None:
-    """One digit of config.json used to change what is computed, without a word."""
+    """A changed digit of config.json used to change the computation silently."""
     text = json.loads((copy / "config.json").read_text())
     before = text["digest"]
     a2c = text["config"]["a2c"] | {"gamma": 0.5}
@@ -58,14 +58,14 @@ def test_a_changed_setting_is_refused_until_it_is_accepted(copy: Path) -> None:
 
 
 def test_a_setting_beside_the_digest_is_seen_too(copy: Path) -> None:
-    """The digest names what an update depends on; the checksum has the rest."""
+    """The digest covers what an update depends on; the checksum covers the rest."""
     edit(copy, steps=2**40)
     with pytest.raises(UserError, match="the checksum .*if the change is meant"):
         clew.resume_run(copy, progress=Watch())
 
 
 def test_a_task_that_has_changed_is_refused(copy: Path) -> None:
-    """Its folder says what the agent observed and chose from; those of before say nothing."""
+    """Its folder records the agent's observations and actions; older folders do not."""
     spaces = json.loads((copy / "config.json").read_text())["spaces"]
     assert set(spaces) == {"observation", "action"}
     edit(copy, spaces={"observation/eye": "float32[2]", "action": spaces["action"]})
@@ -90,7 +90,7 @@ def test_settings_that_no_number_of_updates_follows_from_are_one_line(copy: Path
 
 
 def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsys) -> None:
-    """Of the same shapes: it used to load and to resume silently."""
+    """One of the same shapes used to load and to resume silently."""
     foreign = newest(trained.with_name("other"))
     shutil.copy(foreign, copy / "checkpoints")
     with pytest.warns(CheckpointWarning, match="belongs to another run.*is used instead"):
@@ -104,7 +104,7 @@ def test_another_runs_checkpoint_is_passed_over(copy: Path, trained: Path, capsy
 
 
 def test_rows_are_not_rewritten_without_a_word(copy: Path) -> None:
-    """A damaged row costs itself; rows after the checkpoint are dropped, and counted."""
+    """A damaged row is lost alone; rows after the checkpoint are dropped, and counted."""
     file = copy / "metrics.jsonl"
     first, second = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(first.replace(b": ", b":\r", 1) + second)
@@ -122,8 +122,8 @@ def test_rows_are_not_rewritten_without_a_word(copy: Path) -> None:
 def test_the_last_row_stays_until_more_steps_are_made(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row between two of `log_every` is the summary's; what ends the run that was to go on
-    before its first step, such as a kill while it compiles, leaves it."""
+    """A row between two of `log_every` is the summary's; a resumed run that ends before its first
+    step, such as by a kill while it compiles, leaves it."""
     steps = 12 * STEPS_PER_UPDATE
     config = small_config(tmp_path, steps=steps, checkpoint_seconds=0.0)
     clew.train(config, progress=Watch())
@@ -141,7 +141,7 @@ def test_the_last_row_stays_until_more_steps_are_made(
 
 
 def test_a_summary_counts_what_was_made(tmp_path: Path) -> None:
-    """Also where a callback ends the run between two rows."""
+    """Also if a callback ends the run between two rows."""
     config = small_config(tmp_path, steps=40 * STEPS_PER_UPDATE, log_every=40)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clew.run.runner.CALL_SECONDS", 1e-9)
@@ -152,7 +152,7 @@ def test_a_summary_counts_what_was_made(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_before_is_given_an_identifier(copy: Path) -> None:
-    """And its old checkpoints, which have none, are its own."""
+    """And its old checkpoints, which have none, count as its own."""
     shutil.rmtree(copy)
     shutil.copytree(Path(__file__).with_name("old_runs") / "gtrxl", copy)
     assert folder.read_run(copy).identity.run == ""
@@ -184,7 +184,7 @@ def test_a_wrong_config_is_one_line(tmp_path: Path, capsys, text: str) -> None:
 
 
 def left_by_a_failure(place: Path, monkeypatch: pytest.MonkeyPatch) -> clew.TrainConfig:
-    """The settings of a run that failed while it was compiled; its folder has them alone."""
+    """The settings of a run that failed during compilation; its folder has nothing else."""
 
     def fail(*_: Any) -> None:
         raise RuntimeError("out of memory")

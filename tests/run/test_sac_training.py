@@ -1,4 +1,4 @@
-"""SAC in whole runs: with actors, several seeds, evaluated, exported; and what it learns."""
+"""SAC in whole runs: with actors, several seeds, evaluated, exported; and tasks that it learns."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def config_of(folder: Path, **changes: Any) -> TrainConfig:
 
 @pytest.mark.slow
 def test_a_continuous_run_is_evaluated_and_exported(tmp_path: Path) -> None:
-    """Greedy and sampled; what is exported acts as the agent does, within the limits."""
+    """Greedy and sampled; the export acts like the agent, within the limits."""
     path = clew.train(config_of(tmp_path, **PENDULUM, seeds=2), progress=Quiet()).path
     for greedy in (True, False):
         found = clew.evaluate(path, episodes=2, greedy=greedy)
@@ -57,7 +57,7 @@ def test_it_learns_from_asynchronous_actors(tmp_path: Path, asynchronous: AsyncC
 
 @pytest.mark.slow
 def test_it_learns_a_memory_chain(tmp_path: Path) -> None:
-    """Three minutes; a policy without memory has a success of a half."""
+    """Takes three minutes; a policy without memory has a success of a half."""
     config = TrainConfig(
         env="memory_chain",
         env_options={"memory_length": 10},
@@ -74,7 +74,7 @@ def test_it_learns_a_memory_chain(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_swings_a_pendulum_up_without_velocities(tmp_path: Path) -> None:
-    """Three minutes; acting at random earns about -1,200."""
+    """Takes three minutes; random actions earn about -1,200."""
     config = TrainConfig(
         **PENDULUM,
         memory="gru",

@@ -1,4 +1,4 @@
-"""The numbers of a training follow from its settings, seed and devices, and from nothing else."""
+"""The numbers of a training depend on its settings, seed and devices, and on nothing else."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ clew.train(small_config(Path(sys.argv[1]), sys.argv[2]), progress=Quiet())
 
 
 def train(folder: Path, name: str, **changes: object) -> Path:
-    """A run of a program that this process has just compiled."""
+    """A run of a freshly compiled program in this process."""
     compiled._COMPILED.clear()
     return clew.train(small_config(folder, name, **changes), progress=Watch()).path
 
@@ -41,18 +41,18 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def another_training(folder: Path) -> None:
-    """Another memory, and the same with another number of environments."""
+    """Trains another memory, and the same one with another number of environments."""
     train(folder, "lstm", memory="lstm", seeds=1)
     train(folder, "wider", a2c=clew.A2CConfig(num_envs=16, rollout_length=16))
 
 
 def an_export(folder: Path) -> None:
-    """A policy of the same network."""
+    """Exports a policy of the same network."""
     clew.export(train(folder, "exported", steps=1024), folder / "policy")
 
 
 def a_check(folder: Path) -> None:
-    """The laws, of the same memory."""
+    """Checks the laws of the same memory."""
     clew.check(clew.load(train(folder, "checked", steps=1024, seeds=1)).memory)
 
 

@@ -1,4 +1,4 @@
-"""A run that begins with the agent of another has its weights, and nothing else of it."""
+"""A run that starts from another run's agent takes its weights, and nothing else of it."""
 
 import shutil
 from pathlib import Path
@@ -48,7 +48,7 @@ def begun(config, watch: Watch | None = None) -> Path:
 
 
 def first_agents(config, part: str = AGENT) -> dict[str, np.ndarray]:
-    """What the seeds of a run begin with, without the run."""
+    """The initial agents of a run's seeds, without the run."""
     parts = make_parts(config)
     state = init_run(parts, start=read_start(parts))
     found = jax.tree_util.tree_leaves_with_path(state)

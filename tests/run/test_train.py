@@ -1,4 +1,4 @@
-"""Training as a whole: it learns, records what it does, and stops at numbers that are none."""
+"""Training as a whole: it learns, records its progress, and stops at NaN or infinity."""
 
 import dataclasses
 import json
@@ -52,7 +52,7 @@ def learned(tmp_path_factory):
 
 
 class Warned(Exception):
-    """Ends a training at what it says first, before anything is compiled."""
+    """Ends a training at its first message, before anything is compiled."""
 
 
 def assert_says_first(config: TrainConfig, says: str) -> None:
@@ -152,7 +152,7 @@ def test_what_jax_is_set_to_around_a_training_holds_for_its_program(tmp_path, mo
 
 @pytest.mark.parametrize("algorithm", fast_only(SMALLEST, "a2c"))
 def test_a_training_goes_on_with_64_bit_types(tmp_path, algorithm):
-    """What it adds up stays in single precision, as parameters do."""
+    """Its sums stay in single precision, like the parameters."""
     config = small_config(tmp_path, algorithm=algorithm, a2c=clew.A2CConfig(), seeds=1, steps=64)
     own = {"num_envs": 2, "rollout_length": 4} | SMALLEST[algorithm]
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
@@ -172,7 +172,7 @@ def test_an_unknown_name_is_said_before_settings_that_nothing_uses(tmp_path):
 
 
 class Suggesting(gymnasium.Env):
-    """A mask that nobody asked for, a text, a picture, or actions in other units."""
+    """Offers a mask that is not used, a text, a picture, or actions in other units."""
 
     def __init__(self, kind: str):
         box = spaces.Box(-1, 1, (2,), np.float32)
@@ -245,7 +245,7 @@ def test_greedy_and_sampled_evaluation(learned):
 
 
 def test_runs_and_scores_are_printed_in_a_few_lines() -> None:
-    """As the commands print them, not as long tuples."""
+    """As in the commands' output, not as long tuples."""
     final = {"per_seed": [0.5, 1.0], "mean": 0.75, "interval": [0.5, 1.0]}
     summary = {"memory": "gru", "env": "tmaze", "steps": 1280, "seeds": 2, "seconds": 2.0}
     summary |= {"rate": 1280.0, "final": {"return": final}, "best": []}
@@ -267,7 +267,7 @@ def test_runs_and_scores_are_printed_in_a_few_lines() -> None:
 
 
 def test_lengths_are_no_rates() -> None:
-    """Of episodes of one step, where successes have Wilson's interval."""
+    """Even if all episodes have one step; successes have Wilson's interval."""
     ones = [np.ones(5)]
     assert interval("length", ones)[:] == (1.0, 1.0, 1.0)
     assert interval("success", ones).low == pytest.approx(0.566, abs=1e-3)
@@ -316,7 +316,7 @@ def test_a_folder_says_everything_about_its_run(learned, tmp_path):
     assert text["git_commit"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", text["git_commit"])
     assert json.loads((result.path / "summary.json").read_text()) == result.summary
     assert (result.path / "curve.png").is_file()
-    # The fast tests leave curve.png itself unpainted.
+    # The fast tests do not draw curve.png itself.
     painted = plot_runs({"learned": clew.read_metrics(result.path)}, tmp_path / "painted.png")
     assert painted.stat().st_size > 1000
     assert len(list((result.path / "checkpoints").iterdir())) <= checkpoint.KEEP
@@ -348,7 +348,7 @@ def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
     assert 1 <= bad < 1000 and kept.meta["update"] < bad
     assert all(np.isfinite(x).all() for n, x in kept.leaves.items() if n.startswith("/seed/agent"))
     assert all(row["update"] < bad for row in clew.read_metrics(tmp_path / "run"))
-    # The named update is the first: a run that ends before it is sound, and goes on into it.
+    # The named update is the first: a run that ends before it is sound, and resumes into it.
     steps = (bad - 1) * config.steps_per_update
     if steps:
         sound = dataclasses.replace(config, name="sound", steps=steps)
@@ -360,7 +360,7 @@ def test_numbers_that_are_none_stop_the_run_at_their_update(tmp_path):
 
 
 def boundless(input_size: int, *, key: Any) -> clew.AbstractMemory:
-    """A memory whose outputs are no numbers."""
+    """A memory whose outputs are not finite."""
     memory = clew.make_memory("gru", input_size=input_size, key=key, hidden_size=4)
     return jax.tree.map(lambda weight: weight * jax.numpy.inf, memory)
 
@@ -373,7 +373,7 @@ def test_a_memory_of_ones_own_is_among_what_may_not_be_finite(tmp_path):
 
 
 class Unseen(TMaze):
-    """Half of its observations are no numbers."""
+    """Half of its observations are NaN."""
 
     def step(self, state: Any, action: Any, key: Any) -> Any:
         after, transition = super().step(state, action, key)
@@ -420,7 +420,7 @@ def test_impossible_settings_are_refused_before_anything_is_made(tmp_path, chang
 
 
 def test_a_program_that_does_not_fit_is_refused_before_it_runs(tmp_path, monkeypatch):
-    """What the memory's state alone does not tell, XLA's plan of the program does."""
+    """XLA's plan of the program counts more than the memory's state alone."""
     plain = small_config(tmp_path, memory="none", memory_options={}, log_every=5)
     make_parts(plain)
     monkeypatch.setattr("clew.run.machine.physical_memory", lambda: 10**6)

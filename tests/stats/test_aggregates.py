@@ -1,4 +1,4 @@
-"""Aggregates against SciPy and rliable's formulas; the stratified bootstrap against plain loops."""
+"""Aggregates equal SciPy and rliable's formulas; the stratified bootstrap equals plain loops."""
 
 import math
 from functools import partial
@@ -81,7 +81,7 @@ def test_the_middle_half_ignores_the_rest() -> None:
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_the_interval_is_that_of_plain_loops(aggregate) -> None:
-    """Each task's seeds drawn by themselves, one resample at a time, quantiles of the results."""
+    """Each task's seeds are drawn separately, one resample at a time; then quantiles are taken."""
     table = scores(6, 3)
     rng = np.random.default_rng(1)
     found = []
@@ -105,7 +105,7 @@ def test_the_interval_of_one_task_is_scipys() -> None:
 
 
 def test_stratified_over_tasks() -> None:
-    """Tasks that differ from each other, but not among seeds, leave no doubt of their mean."""
+    """Tasks that differ from each other, but not among seeds, have a certain mean."""
     table = np.broadcast_to([0.0, 1.0, 5.0], (3, 3))
     assert stratified_interval(table, mean_of_tasks) == Interval(2.0, 2.0, 2.0)
 

@@ -1,4 +1,4 @@
-"""The t-tests against SciPy, seeds without spread against permutations, Holm worked by hand."""
+"""The t-tests equal SciPy's, constant seeds permutation tests, and Holm a hand calculation."""
 
 import math
 from typing import Any
@@ -116,7 +116,7 @@ def test_the_other_way_round(test) -> None:
 
 @pytest.mark.parametrize("test", [welch_test, paired_test])
 def test_equal_constants_do_not_differ(test) -> None:
-    same = test([0.3, 0.3, 0.3], [0.1 + 0.2] * 3)  # equal but for rounding
+    same = test([0.3, 0.3, 0.3], [0.1 + 0.2] * 3)  # equal up to rounding
     assert (same.difference, same.p, same.effect, same.method) == (0.0, 1.0, 0.0, "permutation")
     assert all(map(math.isnan, (same.low, same.high, same.statistic, same.degrees)))
 
@@ -136,7 +136,7 @@ def test_different_constants_are_a_permutation_test(n: int, m: int) -> None:
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_differences_that_agree_are_a_test_of_signs(n: int) -> None:
     y = np.arange(n) / 10
-    x = y - 0.2  # in floating point the differences do not quite agree
+    x = y - 0.2  # in floating point the differences are not exactly equal
     exact = stats.permutation_test(
         (x, y), lambda a, b: round(np.mean(a - b), 9), permutation_type="samples"
     )
@@ -154,7 +154,7 @@ def test_welchs_interval_covers_the_difference(deviation: float) -> None:
         result = welch_test(rng.normal(1.0, 1.0, 4), rng.normal(0.0, deviation, 6))
         hits += result.low <= 1.0 <= result.high
         assert (result.p < 0.05) == (not result.low <= 0.0 <= result.high)
-    # Welch's degrees are approximate: a point either way beside four binomial errors.
+    # Welch's degrees are approximate: one point either way, in addition to four binomial errors.
     slack = 0.01 + 4 * math.sqrt(0.95 * 0.05 / trials)
     assert abs(hits / trials - 0.95) < slack
 
@@ -192,7 +192,7 @@ def test_holm_by_hand(given: list[float], adjusted: list[float]) -> None:
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
 def test_holm_rejects_what_its_steps_reject(alpha: float) -> None:
-    """From the smallest: reject while p <= alpha / (tests left), and stop at the first failure."""
+    """From the smallest on: reject while p <= alpha / (tests left); stop at the first failure."""
     rng = np.random.default_rng(3)
     for _ in range(50):
         given = rng.random(8) ** 3
@@ -206,7 +206,7 @@ def test_holm_rejects_what_its_steps_reject(alpha: float) -> None:
 
 
 def test_holm_keeps_false_calls_rare() -> None:
-    """Ten tests with nothing to find: at least one call in no more than 5% of families."""
+    """Ten tests without any true effect: at most 5% of families have a false call."""
     rng = np.random.default_rng(5)
     calls = np.mean([np.any(holm(rng.random(10)) <= 0.05) for _ in range(1000)])
     assert calls < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 1000)

@@ -1,4 +1,4 @@
-"""Intervals against scipy and against cases worked by hand."""
+"""Intervals equal scipy's and cases worked by hand."""
 
 import math
 

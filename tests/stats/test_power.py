@@ -1,4 +1,4 @@
-"""The power of Welch's t-test: the noncentral t, textbook tables, simulation."""
+"""The power of Welch's t-test agrees with the noncentral t, textbook tables and simulation."""
 
 import math
 from typing import Any
@@ -38,7 +38,7 @@ def test_power_is_the_noncentral_ts(count: int, effect: float, alpha: float) -> 
     degrees, shift = 2 * count - 2, effect * math.sqrt(count / 2)
     critical = stats.t.isf(alpha / 2, degrees)
     reference = stats.nct.sf(critical, degrees, shift) + stats.nct.cdf(-critical, degrees, shift)
-    if math.isnan(reference):  # as SciPy 1.17 says of some of them
+    if math.isnan(reference):  # as SciPy 1.17 returns for some of them
         reference = integrated(critical, degrees, shift)
     result = welch_power(count, effect * 7, 7.0, alpha=alpha)
     np.testing.assert_allclose(result, reference, atol=1e-9)
@@ -70,7 +70,7 @@ def test_power_is_how_often_the_test_finds_it(deviations: tuple[float, float]) -
     tests: Any = stats.ttest_ind(x, y, equal_var=False)
     found = np.mean(tests.pvalue < 0.05)
     expected = welch_power(count, 1.2, *deviations)
-    # Two points for Welch's degrees, which vary with the sample, beside four binomial errors.
+    # Two points for Welch's degrees, which vary with the sample, besides four binomial errors.
     assert abs(found - expected) < 0.02 + 4 * math.sqrt(0.25 / trials)
 
 
@@ -87,7 +87,7 @@ def test_seeds_are_those_of_the_textbook(effect: float, power: float, count: int
 
 def test_seeds_depend_on_what_matters() -> None:
     base = seeds_needed(0.3, 0.4)
-    np.testing.assert_allclose(seeds_needed(-30.0, 40.0), base)  # neither on unit nor on sign
+    np.testing.assert_allclose(seeds_needed(-30.0, 40.0), base)  # unit and sign do not matter
     assert seeds_needed(0.3, 0.4, 0.4) == base
     assert seeds_needed(0.3, 0.4, 0.1).seeds < base.seeds < seeds_needed(0.3, 0.4, 0.8).seeds
     assert seeds_needed(0.3, 0.4, 0.1) == seeds_needed(0.3, 0.1, 0.4)

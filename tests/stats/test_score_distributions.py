@@ -1,4 +1,4 @@
-"""Wins, profiles and ranks against SciPy, plain loops and cases worked by hand."""
+"""Wins, profiles and ranks agree with SciPy, plain loops and cases worked by hand."""
 
 import math
 
@@ -115,7 +115,7 @@ def test_the_band_of_ranks_is_the_bootstraps(n: int) -> None:
     np.testing.assert_array_equal(ranks.score, np.sort(scores)[::-1])
     drawn = np.random.default_rng(0).choice(scores, (20000, n))
     drawn = np.sort(drawn, axis=1)[:, ::-1]
-    # At most one score beside: a level may fall close to a step of the exact distribution.
+    # At most one score off: a level may fall close to a step of the exact distribution.
     for result, level in ((ranks.low, 0.05), (ranks.high, 0.95)):
         below, above = np.quantile(drawn, (level - 0.006, level + 0.006), axis=0, method="lower")
         assert np.all((below <= result) & (result <= above))

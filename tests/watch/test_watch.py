@@ -1,4 +1,4 @@
-"""Watching: what is recorded is what was played, and every step is a frame."""
+"""Watching: recordings equal the episodes that were played, and every step is a frame."""
 
 import dataclasses
 from typing import Any
@@ -45,7 +45,7 @@ def played(count: int = 1, **options: Any) -> list[Recording]:
 
 @pytest.fixture(scope="module")
 def recordings() -> list[Recording]:
-    """Three episodes of an agent that has learned nothing."""
+    """Three episodes of an untrained agent."""
     return played(3)
 
 
@@ -56,7 +56,7 @@ def unroll(agent: Any, seen: Any) -> tuple[Any, Any]:
 
 
 def unrolled(recording: Recording) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and values of the agent that reads the recorded observations."""
+    """Logits and values of the agent when it reads the recorded observations."""
     room = ((0, 64 - recording.length), (0, 0))  # one length, one program
     logits, values = unroll(AGENT, jnp.asarray(np.pad(recording.observations, room)))
     return np.asarray(logits)[: recording.length], np.asarray(values)[: recording.length]
@@ -97,7 +97,7 @@ def test_long_episodes_are_cut_and_truncated_ones_named() -> None:
 
 @pytest.mark.parametrize("previous", [False, True])
 def test_the_tasks_own_rewards_are_shown(previous: bool, recordings: list[Recording]) -> None:
-    """Where the agent learned from others: scaled and clipped ones."""
+    """Even if the agent learned from scaled and clipped ones."""
     assert recordings[0].own_rewards is None
     wrappers = WrapperConfig(reward_scale=0.5, reward_clip=0.2, previous=previous)
     config = dataclasses.replace(CONFIG, wrappers=wrappers)
@@ -118,7 +118,7 @@ def test_greedy_takes_the_most_probable_action() -> None:
 
 @pytest.mark.parametrize("way", ["occlusion", "gradient"])
 def test_influence_is_that_of_inspect_in_shares(recordings: list[Recording], way: Any) -> None:
-    """Though episodes are filled up; and only what was asked for is there."""
+    """Although episodes are padded; and only requested quantities are present."""
     recording = max(recordings, key=lambda r: r.length)
     length = recording.length
     given = (
@@ -145,7 +145,7 @@ def test_influence_is_that_of_inspect_in_shares(recordings: list[Recording], way
 
 
 def made_up(time: int = 30, choices: int = 3, **changes: Any) -> Recording:
-    """An episode that no environment played."""
+    """A made-up episode."""
     random = np.random.default_rng(0)
     chances = random.dirichlet(np.ones(choices), time)
     made = Recording(
@@ -160,7 +160,7 @@ def made_up(time: int = 30, choices: int = 3, **changes: Any) -> Recording:
 
 @pytest.mark.parametrize("space", [spaces.Box(0, 3, (2, 2), np.uint8), spaces.Discrete(4)])
 def test_pictures_and_choices_are_explained_by_gradients(space: spaces.Space) -> None:
-    """Bytes are numbers on any axes; choices have no derivative."""
+    """Bytes are read as numbers on any axes; choices have no derivative."""
     agent = make_agent(
         "gru",
         {"hidden_size": 4},
@@ -177,7 +177,7 @@ def test_pictures_and_choices_are_explained_by_gradients(space: spaces.Space) ->
 
 
 def test_every_step_is_a_frame(recordings: list[Recording]) -> None:
-    """All of one even size, each different, the same for the same recording."""
+    """All have one even size, each is different, and a recording always gives the same ones."""
     recording = recordings[0]
     shares = np.tril(np.ones((recording.length,) * 2))
     films = [Film(recording, Caption("a"), shares, gamma=0.9) for _ in range(2)]
@@ -232,7 +232,7 @@ def test_what_a_recording_lacks_has_no_panel() -> None:
 
 
 def test_pictures_are_what_there_is() -> None:
-    """What was handed in, else what the agent sees: an image, or its numbers as a strip."""
+    """The given picture, otherwise the agent's observation: an image, or its numbers as a strip."""
     frames = [np.full((4, 6, 3), 8 * t, np.uint8) for t in range(30)]
     assert np.all(picture_of(made_up(pictures=frames), 7) == 56)
     images = np.arange(30 * 64, dtype=np.uint8).reshape(30, 8, 8, 1)

@@ -35,7 +35,7 @@ def squares(count: int, size: int = 20) -> list[np.ndarray]:
 
 
 def durations(path: Path) -> list[float]:
-    """Of every picture of a GIF, in milliseconds."""
+    """The duration of every picture of a GIF, in milliseconds."""
     with Image.open(path) as image:
         found = []
         for index in range(getattr(image, "n_frames", 1)):
@@ -45,7 +45,7 @@ def durations(path: Path) -> list[float]:
 
 
 def test_a_gif_has_the_frames_it_was_given(tmp_path: Path) -> None:
-    """In their colours, for as long as it should, and nothing else in the folder."""
+    """In their colours and durations, and with no other file in the folder."""
     out = write_video([squares(7), squares(4)], tmp_path / "new" / "a.gif", fps=12)
     assert [p.name for p in out.parent.iterdir()] == ["a.gif"]
     found = durations(out)
@@ -63,14 +63,14 @@ def test_a_palette_keeps_what_is_frequent_and_is_near_the_rest() -> None:
     random = np.random.default_rng(0)
     noisy = random.integers(0, 256, (60, 60, 3)).astype(np.uint8)
     noisy[:30] = 255
-    noisy[0, :9] = (254, 253, 252)  # a neighbour that is rarer does not take white's place
+    noisy[0, :9] = (254, 253, 252)  # a rarer neighbouring colour does not replace white
     shown = np.asarray(Palette([noisy]).applied(noisy).convert("RGB"))
     assert np.all(shown[1:30] == 255)
     assert np.abs(shown.astype(int) - noisy).mean() < 15
 
 
 def program(folder: Path, lines: str) -> None:
-    """A program called ffmpeg, which is none."""
+    """A fake program called ffmpeg."""
     path = folder / "ffmpeg"
     path.write_text(f"#!/bin/sh\nfor last; do :; done\n{lines}\n")
     path.chmod(path.stat().st_mode | stat.S_IEXEC)
@@ -81,7 +81,7 @@ def without_package(name: str) -> Any:
 
 
 def test_an_mp4_is_made_by_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given every frame, of even size, and the last of an episode for longer."""
+    """It receives every frame, of even size, and the last of an episode several times."""
     monkeypatch.setattr(video_module.importlib, "import_module", without_package)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     program(tmp_path, 'cat > "$last"; echo "$@" > "$(dirname "$0")/arguments"')
@@ -121,14 +121,14 @@ def test_what_no_file_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_real_mp4(tmp_path: Path) -> None:
-    """As many frames as were given, where imageio-ffmpeg is installed."""
+    """It has as many frames as were given; needs imageio-ffmpeg."""
     package: Any = pytest.importorskip("imageio_ffmpeg")
     out = write_video([squares(30, 64)], tmp_path / "a.mp4", fps=10)
     assert package.count_frames_and_secs(str(out))[0] == 30 + 15
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what is written."""
+    """A terminal that keeps its output."""
 
     def isatty(self) -> bool:
         return True
@@ -162,7 +162,7 @@ def test_a_step_as_text() -> None:
 
 
 def test_playing_in_the_terminal() -> None:
-    """Frames follow at the speed asked for, on a terminal each in the place of the last."""
+    """Frames follow at the requested speed, on a terminal each in the place of the last."""
     slept: list[float] = []
     for stream, marks in ((Terminal(), 2), (io.StringIO(), 0)):
         play(CORRIDOR, Caption("me", "a corridor"), fps=4, stream=stream, sleep=slept.append)
@@ -178,7 +178,7 @@ def test_playing_in_the_terminal() -> None:
 
 
 def test_watching_a_run(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """The command says where the video is; the same seed makes the same file."""
+    """The command prints where the video is; the same seed makes the same file."""
     capsys.readouterr()
     former = ["--influence", "ablation"]  # an earlier name of occlusion
     assert run(["watch", str(tiny), "--actions", "sampled", "--episodes", "2", *former]) == 0
@@ -209,7 +209,7 @@ def test_an_older_checkpoint(tiny: Path) -> None:
 
 
 def test_a_picture_that_stands_for_too_long_is_said(tmp_path: Path) -> None:
-    """A GIF has the same pictures in a row as one, whose time is a number of 16 bits."""
+    """A GIF merges equal pictures into one, whose duration is a 16-bit number."""
     with pytest.raises(UserError, match="more than 655 s, raise fps"):
         write_video([[squares(1)[0]] * 2], tmp_path / "a.gif", 0.002)
     assert not list(tmp_path.iterdir())

@@ -70,7 +70,7 @@ class Counting(gymnasium.Env):
 
 
 def make(**options: Any) -> tuple[Any, Any]:
-    """An agent and its side of the environment."""
+    """An agent and its environment."""
     settings: dict[str, Any] = {"env": "test_watch_host:Counting", "env_options": {}, **options}
     config = TrainConfig(
         memory="gru",
@@ -108,10 +108,10 @@ def test_whole_episodes_with_their_pictures() -> None:
 
 
 def test_actions_are_called_as_the_environment_calls_them() -> None:
-    """Where they are not counted from 0, and have no names."""
+    """If they are not counted from 0, and have no names."""
     (recording,) = played(*make(env_options={"first": -1}), episodes=1)
     assert recording.action_names == ("-1", "0", "1")
-    assert recording.actions.min() >= 0  # the places of their probabilities
+    assert recording.actions.min() >= 0  # indices of their probabilities
     taken = recording.action_names[recording.actions[0]]
     (line,) = (line for line in text_frame(recording, 0).split("\n") if line.endswith("<"))
     assert line.split()[0] == taken
@@ -175,7 +175,7 @@ def test_what_cannot_draw_is_shown_as_numbers(draws: Any, says: str) -> None:
 
 
 def test_a_registered_environment_that_takes_no_render_mode() -> None:
-    """Its observations are shown, and what it would take for pictures is said."""
+    """Its observations are shown, and the message says what it needs for pictures."""
     gymnasium.register("clew-test/Plain-v0", entry_point=lambda: Counting())
     try:
         agent, side = make(env="gymnasium:clew-test/Plain-v0")
@@ -186,7 +186,7 @@ def test_a_registered_environment_that_takes_no_render_mode() -> None:
 
 
 def drawn_anyway(**options: Any) -> Counting:
-    """Passes on what it is given beside a mode of its own."""
+    """Passes on its arguments beside its own mode."""
     return Counting(render_mode="rgb_array", **options)
 
 
@@ -198,7 +198,7 @@ def test_a_factory_with_a_mode_of_its_own_is_told_who_asked() -> None:
 
 @pytest.mark.parametrize("task", ["MemoryChain", "Bandit"])
 def test_tasks_of_clew_draw_what_they_can(task: str) -> None:
-    """Through Gymnasium they have the pictures that they have in JAX, or none."""
+    """Through Gymnasium they have the same pictures as in JAX, or none."""
     agent, side = make(env=f"gymnasium:clew/{task}-v0", env_options={})
     (recording,) = played(agent, side, episodes=1)
     if task == "Bandit":
@@ -214,7 +214,7 @@ def test_tasks_of_clew_draw_what_they_can(task: str) -> None:
 
 @pytest.mark.slow
 def test_from_training_to_a_video(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """With what the wrappers have learned in training."""
+    """With the statistics that the wrappers learned in training."""
     line = "--env test_watch_host:Counting --env-options --memory gru --memory-options"
     line += " hidden_size=3 --network.head-size 3 --a2c.num-envs 2 --a2c.rollout-length 4"
     line += " --wrappers.normalise-observations --steps 80 --seeds 2 --name counted"

@@ -1,4 +1,4 @@
-"""Measures families of memories by turns, after checking that they do equal work."""
+"""Measures families of memories by turns, after checking that their work is equal."""
 
 import itertools
 import math
@@ -18,8 +18,8 @@ from serve import Arrays, Sizes
 PAUSE = 0.05
 """Seconds between turns, in which the threads of the last one come to rest."""
 TOLERANCE = 1e-3
-"""Largest difference of outputs and gradients, as a fraction of the largest number, of one
-function in two libraries in single precision."""
+"""Largest allowed difference of outputs and gradients between two libraries that compute the same
+function in single precision, as a fraction of the largest number."""
 
 
 class Plan(NamedTuple):
@@ -35,11 +35,11 @@ class Plan(NamedTuple):
     rounds: int = 6
     """turns of every subject at every point"""
     turn: float = 0.1
-    """least seconds of a turn, in as many calls as that takes"""
+    """least seconds of a turn, in as many calls as needed"""
     bytes_limit: int = 6 * 2**30
-    """a subject that would hold more than this is not run"""
+    """a subject that would need more than this is not run"""
     seconds_limit: float = 6.0
-    """a subject whose one call takes longer is not measured further"""
+    """a subject is not measured further if one call takes longer"""
 
 
 QUICK = Plan(lengths=(8, 32), widths=(16,), envs=(2,), actors=2, rounds=2, turn=0.005)
@@ -47,22 +47,22 @@ QUICK = Plan(lengths=(8, 32), widths=(16,), envs=(2,), actors=2, rounds=2, turn=
 
 
 class Agreement(NamedTuple):
-    """What a subject is, and whether it does what clew's does."""
+    """A description of a subject, and whether its work equals clew's."""
 
     family: str
     subject: str
     parameters: int
     weights: int
-    """parameters in matrices: multiply-adds of a step, but for what the state itself costs"""
+    """parameters in matrices: the multiply-adds of a step, without those of the state itself"""
     equal_work: bool
-    """as many weights as clew's"""
+    """whether it has as many weights as clew's"""
     outputs: float
     gradients: float
     """largest differences from clew's with the same weights, as a fraction of the largest number"""
     different: str
-    """why it is another function; empty if it must agree"""
+    """why it is a different function; empty if it must agree"""
     laws: dict[str, Any]
-    """what `serve.broken` found"""
+    """the result of `serve.broken`"""
 
 
 def agreements(family: Family, plan: Plan, library: Library) -> Iterator[Agreement]:
@@ -98,13 +98,13 @@ def agreements(family: Family, plan: Plan, library: Library) -> Iterator[Agreeme
 
 
 def agrees(found: Agreement) -> bool:
-    """Whether a subject may be timed: equal work, and one function unless `DIFFERENT` has it."""
+    """Whether a subject may be timed: equal work, and one function unless it is in `DIFFERENT`."""
     same = found.outputs <= TOLERANCE and found.gradients <= TOLERANCE
     return found.equal_work and (same or bool(found.different))
 
 
 def _difference(found: Arrays, expected: Arrays, names: list[str]) -> float:
-    """The largest over the arrays that both have, NaN if one has it; a peer may give fewer."""
+    """The largest difference over the shared arrays, NaN if one has NaN; a peer may give fewer."""
     differences = [
         np.max(np.abs(found[n] - expected[n])) / max(np.max(np.abs(expected[n])), 1e-30)
         for n in names
@@ -127,11 +127,11 @@ class Row(NamedTuple):
     seconds: Estimate | None
     """of one call"""
     times_ours: Estimate | None
-    """its seconds by clew's, turn by turn: above 1 clew is faster; None for clew's"""
+    """its seconds relative to clew's, turn by turn: above 1 clew is faster; None for clew's"""
     resident_bytes: int | None
-    """what one call adds to its process"""
+    """memory that one call adds to its process"""
     planned_bytes: int | None
-    """XLA's plan of the program, where there is one; arguments and results included"""
+    """XLA's plan of the program, if there is one; arguments and results included"""
     compile_seconds: float | None
     note: str
     """why something was not measured"""
@@ -194,7 +194,7 @@ def measure(
 def _prepare(
     library: Library, subject: str, mode: str, given: dict[str, Any], plan: Plan
 ) -> dict[str, Any]:
-    """Its facts; "note" says why it is not measured."""
+    """The facts about a subject; "note" says why it is not measured."""
     try:
         facts = library.of(subject).ask("prepare", subject=subject, mode=mode, **given)
     except WorkerFailed as failed:
@@ -228,10 +228,10 @@ def compare(
     product_rate: Callable[[], float],
     log: Callable[[str], None],
 ) -> tuple[list[Agreement], list[Row], list[float]]:
-    """Checks and measures families one after the other.
+    """Checks and measures families one after another.
 
     Returns:
-        Agreements; rows; and the product rate before every family and after the last.
+        Agreements; rows; and the product rate before every family and after the last one.
     """
     found: list[Agreement] = []
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""What was compared: as tables, sentences, data and a picture."""
+"""The results of a comparison: as tables, sentences, data and a picture."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def report(
 ) -> Measured:
     """Measures families by turns, and adds them to an earlier comparison if there is one.
 
-    Nothing that needs more than half of the machine's memory is run.
+    Subjects that need more than half of the machine's memory are not run.
 
     Raises:
         NothingMeasured: if a library's process fails outside a measurement.
@@ -56,7 +56,7 @@ def report(
 def measure_all(
     plan: Plan, repeats: int, log: Callable[[str], None], families: Sequence[Family]
 ) -> PeerComparison:
-    """Everything that is compared; see `report`."""
+    """Compares everything; see `report`."""
     peers_python()
     with Workers() as workers:
         agreements, rows, rates = compare(
@@ -69,7 +69,7 @@ def measure_all(
 
 
 def joined(earlier: PeerComparison, later: PeerComparison) -> PeerComparison:
-    """Both; where they have the same point, the later one's."""
+    """Merges both; where they have the same point, the later one wins."""
 
     def place(row: Row) -> tuple[Any, ...]:
         return row.family, row.subject, point_of(row)
@@ -104,7 +104,7 @@ def document(found: PeerComparison) -> Measured:
 
 
 def _half_of_memory() -> int:
-    """Bytes; without a bound where the system does not report its memory."""
+    """Bytes; no bound if the system does not report its memory."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, ValueError, OSError):
@@ -121,7 +121,7 @@ def tables(found: PeerComparison) -> list[Table]:
 
 
 def sentences(found: PeerComparison) -> list[str]:
-    """Where a peer is ahead, and what could not be measured."""
+    """The points where a peer is ahead, and those that could not be measured."""
     ahead, missing = peers_ahead(found.rows), not_measured(found.rows)
     return (ahead or ["No peer is ahead of clew at any point."]) + missing
 
@@ -149,13 +149,13 @@ def markdown(found: PeerComparison) -> str:
 
 
 def as_data(found: PeerComparison) -> dict[str, Any]:
-    """For JSON; each row also has who is ahead."""
+    """The data for JSON; each row also says who is ahead."""
     rows = [row._asdict() | {"ahead": row.ahead} for row in found.rows]
     return found._asdict() | {"rows": rows}
 
 
 def from_data(data: dict[str, Any]) -> PeerComparison:
-    """The comparison of `peers.json`."""
+    """Reads the comparison in `peers.json`."""
     plan: dict[str, Any] = {
         n: tuple(x) if isinstance(x, list) else x for n, x in data["plan"].items()
     }
@@ -177,7 +177,7 @@ def _row(data: dict[str, Any]) -> Row:
 
 
 def time_tables(rows: Sequence[Row]) -> list[Table]:
-    """For each family clew's milliseconds and by how much each peer's are longer."""
+    """For each family clew's milliseconds, and how many times longer each peer's are."""
     found_tables = []
     for title, subjects, found in _by_family(rows):
         own, *peers = subjects
@@ -206,7 +206,7 @@ def memory_tables(rows: Sequence[Row]) -> list[Table]:
 
 
 def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Table:
-    """What was checked before anything was timed."""
+    """The checks made before anything was timed."""
     lines = []
     for a in found:
         if a.family != "policy-starts":  # the subjects of "policy"
@@ -236,7 +236,7 @@ def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Table:
 
 
 def peers_ahead(rows: Sequence[Row]) -> list[str]:
-    """A sentence for every point at which a peer is faster, surely or by its median."""
+    """A sentence for every point at which a peer is faster, with certainty or by its median."""
     titles = {family.name: family.title for family in FAMILIES}
     lines = []
     for row in rows:
@@ -253,7 +253,7 @@ def peers_ahead(rows: Sequence[Row]) -> list[str]:
 
 
 def not_measured(rows: Sequence[Row]) -> list[str]:
-    """A sentence for every point that has no figure."""
+    """A sentence for every point without a figure."""
     titles = {family.name: family.title for family in FAMILIES}
     return [
         f"{titles[row.family]}, chunks of {label(point_of(row), rows)}: "
@@ -272,7 +272,7 @@ def _by_family(rows: Sequence[Row]) -> list[tuple[str, list[str], list[Row]]]:
 
 
 def _version(name: str, versions: dict[str, str]) -> str:
-    """Of a library; "torchrl-pad" is a form of TorchRL's."""
+    """The name of a library; "torchrl-pad" is a form of TorchRL's."""
     of_it = (
         v for n, v in versions.items() if f"{name}-".startswith(f"{n}-") or n == f"{name}-core"
     )
@@ -303,7 +303,7 @@ def _mebibytes(row: Row | None) -> str:
 
 
 def _yes(value: float | bool | None, *, small: bool = False) -> str:
-    """Whether a law holds; `small`: whether a deviation is one of rounding."""
+    """Whether a law holds; `small`: whether a deviation is small enough to be rounding."""
     if value is None:
         return "no starts"
     held = value < 1e-4 if small else value

@@ -1,4 +1,4 @@
-"""What is compared with what, and the weights and observations that every library gets."""
+"""The compared families, and the weights and observations that every library gets."""
 
 from typing import NamedTuple
 
@@ -18,13 +18,13 @@ class Family(NamedTuple):
     starts: bool = False
     """whether an episode begins in the middle of every chunk"""
     resets: float = 0.0
-    """share of all steps at which an episode begins besides"""
+    """share of all steps at which another episode begins"""
     acting: bool = True
-    """whether acting is measured too; a family with starts acts as the one without"""
+    """whether acting is measured too; a family with starts acts like the one without"""
 
     @property
     def kind(self) -> str:
-        """The arrays that it needs."""
+        """The arrays that the family needs."""
         return self.subjects[0].split(".")[1]
 
 
@@ -75,7 +75,7 @@ DIFFERENT = {
     "memax.gated_delta_net": "erases along values, not along keys",
     "memorax.linear_attention": "norms what was attended to before the last product",
 }
-"""Subjects that compute another function than clew's, by what differs; all others must agree."""
+"""Subjects whose function differs from clew's, with the difference; all others must agree."""
 
 WORKERS = {
     "clew": "clew_worker.py",

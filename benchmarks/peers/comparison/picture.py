@@ -24,7 +24,7 @@ PANELS = {
     "LSTM, resets": ("lstm-resets",),
     "LSTM policy": ("policy", "policy-starts"),
 }
-"""Title of a panel to families; the second one's lines are dashed."""
+"""Maps the title of a panel to families; the second one's lines are dashed."""
 
 LIBRARIES = {
     "clew": "#000000",
@@ -46,7 +46,7 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     """Writes the picture as a PNG.
 
     With one number of environments and one width: microseconds per observation above, MiB of a call
-    below, against the length of chunks. With several: by how much each peer's time is longer.
+    below, against the length of chunks. With several: how many times longer each peer takes.
     """
     learned = [row for row in rows if row.mode == "learn"]
     several = len({(row.envs, row.width) for row in learned}) > 1
@@ -56,7 +56,7 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
 
 
 def _growth(rows: Sequence[Row]) -> Figure:
-    """Two panels a family, a line a library."""
+    """Two panels for each family, one line for each library."""
     figure = new_figure(15, 7.5)
     measured = {row.family for row in rows}
     shown_panels = {name: of for name, of in PANELS.items() if measured & set(of)}
@@ -119,7 +119,7 @@ def _marker(name: str) -> str:
 
 
 def _ratios(rows: Sequence[Row]) -> Figure:
-    """A panel a family, a line a point, a mark with its interval for each peer."""
+    """A panel for each family, a line for each point, a mark with its interval for each peer."""
     of_family = {
         name: [r for r in rows if r.family in families] for name, families in PANELS.items()
     }

@@ -1,4 +1,4 @@
-"""Which rows belong together: the points at which all subjects of a family were measured."""
+"""Groups rows by the points at which all subjects of a family were measured."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ STEP = "one step"
 
 
 class Point(NamedTuple):
-    """Where all subjects of a family were measured."""
+    """A point at which all subjects of a family were measured."""
 
     mode: str
     width: int
@@ -18,17 +18,17 @@ class Point(NamedTuple):
 
 
 def point_of(row: Row) -> Point:
-    """Where it was measured."""
+    """The point of a row."""
     return Point(row.mode, row.width, row.envs, row.length)
 
 
 def points(rows: Sequence[Row]) -> list[Point]:
-    """All of them, in order."""
+    """All points, in order."""
     return sorted({point_of(row) for row in rows})
 
 
 def label(point: Point, rows: Sequence[Row]) -> str:
-    """The length of a chunk, or "one step"; and what else differs among the rows."""
+    """The length of a chunk, or "one step"; and the other sizes that differ among the rows."""
     rows = [row for row in rows if row.mode == point.mode]
     found = STEP if point.mode == "act" else f"{point.length:,}"
     if len({row.envs for row in rows}) > 1:

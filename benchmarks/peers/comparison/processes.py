@@ -1,4 +1,4 @@
-"""Libraries in processes and an environment of their own, spoken to in lines of JSON."""
+"""Libraries in their own processes and environment, controlled by lines of JSON."""
 
 import json
 import os
@@ -13,16 +13,16 @@ from clew.errors import UserError
 from comparison.families import WORKERS
 
 WORKERS_FOLDER = Path(__file__).resolve().parents[1]
-"""Of the programs that run libraries."""
+"""The folder of the programs that run libraries."""
 ROOT = WORKERS_FOLDER.parents[1]
 FOLDER = ".venv-peers"
 """The other libraries' virtual environment in the repository, built from a lock file."""
 
 ENVIRONMENT = {
-    # The comparison is one of processors, also where one side could have more.
+    # The comparison is between processors, even if one side could use a GPU.
     "JAX_PLATFORMS": "cpu",
-    # Memory that threads' own arenas have freed is never returned to the system, so a call could
-    # reuse it and its growth would not be measured.
+    # Memory freed in threads' own arenas is never returned to the system, so a call could reuse it
+    # and its growth would not be measured.
     "MALLOC_ARENA_MAX": "1",
 }
 
@@ -32,7 +32,7 @@ class WorkerFailed(Exception):
 
 
 class Endpoint(Protocol):
-    """What answers the requests that `serve` lists."""
+    """An object that answers the requests that `serve` lists."""
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
         """The answer.
@@ -44,10 +44,10 @@ class Endpoint(Protocol):
 
 
 class Library(Protocol):
-    """Where the subjects run."""
+    """A place where subjects run."""
 
     def of(self, subject: str) -> Endpoint:
-        """What answers for a subject."""
+        """The object that answers for a subject."""
         ...
 
 
@@ -80,8 +80,8 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            # Not the large pages that clew's commands ask for: other libraries' programs do not,
-            # and memory would be measured in steps of 2 MB.
+            # Without the large pages that clew's commands ask for: other libraries' programs do not
+            # use them, and memory would be measured in steps of 2 MB.
             env={n: v for n, v in os.environ.items() if n != "GLIBC_TUNABLES"} | ENVIRONMENT,
         )
 
@@ -123,9 +123,9 @@ class Worker:
 
 
 class Workers:
-    """All libraries, each in a process of its own, which the first request to it starts.
+    """All libraries, each in its own process, which is started by the first request to it.
 
-    PyTorch's number of threads is one of a process, and each of its subjects chooses its own.
+    PyTorch's number of threads belongs to a process, and each of its subjects chooses its own.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Workers:
             worker.close()
 
     def of(self, subject: str) -> Endpoint:
-        """What runs a subject, "library.kind"."""
+        """The process that runs a subject, "library.kind"."""
         library = subject.split(".")[0]
         if library not in self._running:
             python = Path(sys.executable) if library == "clew" else peers_python()
