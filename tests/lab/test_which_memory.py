@@ -327,7 +327,7 @@ def test_the_picture_shows_the_rows() -> None:
     assert bits.share("rwkv7") > 0.98 and bits.share("mamba2") < 0.05
     assert pairs.share("mlstm") > 0.9 and pairs.share("gru") == 0
     assert back.share("gru") == pytest.approx((0.996 + 0.49) / 1.49, abs=0.01)
-    assert np.isnan(back.share("position_mlp"))
+    assert np.isnan(back.share("hybrid"))
 
 
 def test_a_memory_of_ones_own_is_a_line_of_the_picture() -> None:
