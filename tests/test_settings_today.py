@@ -63,6 +63,7 @@ STUDIES: dict[str, Study] = {
     "arelit-tmaze": arelit_tmaze.STUDY,
     "attention-below": steps_back.elsewhere(),
     "convolution-and-counts": steps_back.counts(),
+    "step-number": steps_back.step(),
     "attention-or-average-rewards": attention_or_average.distributed(),
     "chain-of-sac": which_learner.chain_of_sac(),
     "endless-tmaze": hard_tmazes.endless(),
