@@ -57,7 +57,7 @@ def test_the_folder_is_as_before(when: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["build", "reset", "step"])
 def test_precision_is_put_back_with_a_word(when: str) -> None:
     """It is restored with a warning, before the agent computes anything."""
-    says = "has set jax_enable_x64 to True .* it is False again"
+    says = "has set jax_enable_x64 to True .* it was reset to False"
     with pytest.warns(UserWarning, match=says):
         stream = gymnasium_task(NAME, {"what": "x64", "when": when}).open(2)
         stream.reset()

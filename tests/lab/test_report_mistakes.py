@@ -114,5 +114,5 @@ def test_mistakes_of_the_command(tmp_path: Path, capsys, monkeypatch) -> None:
     }.items():
         assert run(["report", *args.split()]) == 2
         assert message in capsys.readouterr().err
-    with pytest.raises(UserError, match="which studies"):
+    with pytest.raises(UserError, match="give at least one folder of a study"):
         make_report([])

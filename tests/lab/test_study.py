@@ -269,7 +269,7 @@ class Timed(Cue):
 def test_a_score_with_the_name_of_a_column_is_refused() -> None:
     """Otherwise its curve would have both in one column."""
     study = small_study(settings={"own": Setting("test_study:Timed", decisions=3)}, score="steps")
-    with pytest.raises(UserError, match="own: test_study:Timed has a metric 'steps', .* otherwise"):
+    with pytest.raises(UserError, match="own: test_study:Timed has a metric 'steps', .* rename it"):
         check_study(study)
 
 
