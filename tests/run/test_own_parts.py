@@ -300,7 +300,7 @@ def test_all_of_them_through_every_command(place: Path) -> None:
     replay = [sys.executable, "-I", "runner.py", "--verify"]
     told = subprocess.run(replay, cwd=folder_of, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
-    assert "whole" in output_of("export", "runs/own/export", "--verify")
+    assert "intact" in output_of("export", "runs/own/export", "--verify")
 
 
 @pytest.mark.slow
