@@ -85,8 +85,8 @@ def _describe(path: Path) -> dict[str, Any] | None:
         say(f"warning: {text}")
         return None
     newest = rows[-1] if rows else {"steps": 0}
-    saved = [update_of(kept) or 0 for kept in list_checkpoints(path / "checkpoints")]
-    steps = max(newest["steps"], *(update * per_update for update in saved), 0)
+    saved = [update_of(kept) or 0 for kept in list_checkpoints(path / "checkpoints")[-1:]]
+    steps = max([newest["steps"], *(update * per_update for update in saved)])
     return described | {"steps": steps, **_scores(newest), "evaluation": _evaluation(rows)}
 
 
