@@ -83,6 +83,10 @@ class Patched(AbstractMemory):
         """Patched by `stores`."""
         return (self.stores or type(self.inner).compact)(self.inner, state)
 
+    def expand(self, compacted: Any) -> Any:
+        """The inner one's."""
+        return self.inner.expand(compacted)
+
 
 def _planted(what: str, law: str, kind: Any = toys.Average, **patches: Any) -> Breach:
     return Breach(what, law, lambda: Patched(toys.build(kind), **patches))
@@ -423,6 +427,10 @@ def _unseen(what: str, why: str, **patches: Any) -> Breach:
     return _planted(what, "", metric_names=names, **patches)._replace(why=why)
 
 
+def _first_array(m: Any, state: Any) -> Any:
+    return jax.tree.leaves(m.compact(state))[:1]
+
+
 def _unrefreshed(name: str) -> AbstractMemory:
     return Patched(sample(name), renews=lambda m, state: state)
 
@@ -502,6 +510,7 @@ BREACHES: tuple[Breach, ...] = (
     _cache("refresh has the gradients, not the values", _right_gradient_only),
     _cache("refresh goes half of the way", _half_way),
     _cache("refresh turns keys into float16", _half_keys, "interface"),
+    _planted("what is left out of a stored state stays out", "interface", stores=_first_array),
     # Models of the library.
     Breach(
         "Transformer-XL without its refresh", "refresh", partial(_unrefreshed, "transformer_xl")

@@ -40,7 +40,7 @@ SEQUENCES = {7: 7, 16: 8, 33: 11}
 """Sequence lengths, by the length of a rollout."""
 RUNNERS = ("compiled", "hosted", "asynchronous", "hosted, masked", "asynchronous, masked")
 MASKED = RUNNERS[3:]
-LIMIT = 5e-5  # on a log-probability and a value, in single precision
+LIMIT = 5e-5  # on a log-probability, and on a value relative to max(1, its size), in float32
 
 
 class Measured:
@@ -63,7 +63,9 @@ class Measured:
             log_prob = agent.distribution.log_prob(outputs.logits[:-1], chunk.action)
             if follows:
                 found.append(jnp.max(jnp.abs(log_prob - chunk.log_prob)))
-            found.append(jnp.max(jnp.abs(outputs.value[:-1] - chunk.value)))
+            # R2D2's values grow to 30 here, and a norm of small sums multiplies their rounding.
+            size = jnp.maximum(1.0, jnp.abs(chunk.value))
+            found.append(jnp.max(jnp.abs(outputs.value[:-1] - chunk.value) / size))
         *learned, metrics = self.inner.learn(agent, state, rollout, key)
         return *learned, metrics | {"off": jnp.max(jnp.stack(found))}
 

@@ -12,6 +12,9 @@ from clew.errors import UserError, shapes_of, tracing_hint
 from clew.memory.base import AbstractMemory, State
 from clew.memory.laws.report import LawRecorder
 
+STORED = "refresh(expand(compact(state)))"
+"""How a learner that replays restores a state that it stored."""
+
 
 def check_interface(memory: AbstractMemory, state: State, dtype: Any, record: LawRecorder) -> bool:
     """Whether a memory's functions return what the interface promises.
@@ -38,6 +41,7 @@ def _calls(
         "unroll": (2, lambda: memory.unroll(state, xs, starts)),
         "unroll_with_metrics": (2, lambda: memory.unroll_with_metrics(state, xs, starts)),
         "refresh": (0, lambda: (memory.refresh(state),)),
+        STORED: (0, lambda: (memory.refresh(memory.expand(memory.compact(state))),)),
     }
 
 
@@ -51,7 +55,8 @@ def _wrong(
         says = "".join(f": {line}" for line in str(error).strip().splitlines()[:1])
         yield f"{name} raises {type(error).__name__}{says}{tracing_hint(error)}"
         return
-    parts = {"refresh": ("state",), "unroll_with_metrics": ("state", "output", "metrics")}
+    states = dict.fromkeys(("refresh", STORED), ("state",))
+    parts = states | {"unroll_with_metrics": ("state", "output", "metrics")}
     expected = parts.get(name, ("state", "output"))
     if not isinstance(returned, tuple) or len(returned) != len(expected):
         yield f"{name} returns {shapes_of(returned)}, not a tuple of {' and '.join(expected)},"
