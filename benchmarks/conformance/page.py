@@ -75,16 +75,16 @@ def tables(rows: Sequence[Row]) -> list[Table]:
             "model",
             "law",
             "smallest case",
-            "is, should be",
+            "value, expected",
             "in float64",
-            "seen without clew",
+            "reproduced without clew",
         ]
         found.append(
-            tabulate("breaches", "Breaches, less resets by multiplication", columns, breaches)
+            tabulate("breaches", "Breaches, except resets by multiplication", columns, breaches)
         )
     if failed:
         entries = [[row["model"], row["error"]] for row in failed]
-        found.append(tabulate("failed", "Not tried", ["model", "what it said"], entries))
+        found.append(tabulate("failed", "Not tested", ["model", "error"], entries))
     return found
 
 
@@ -100,11 +100,11 @@ def _of_models(rows: Sequence[Row]) -> Table:
         ]
         for row in rows
     ]
-    columns = ["model", "version", "a chunk is", "a step is", "starts", *COLUMNS]
+    columns = ["model", "version", "chunk", "step", "starts", *COLUMNS]
     note = (
-        "A number in bold is the largest deviation of a broken law, relative as `clew check` has "
-        "it; g: of a gradient, the outputs agree. Starts none: the library's chunk knows no "
-        "starts, the caller cuts it, and resets are not tried."
+        "Bold: the largest deviation of a broken law, relative as in `clew check`. g: only a "
+        "gradient deviates, the outputs agree. Starts none: the library's chunk has no starts, "
+        "so the caller cuts it, and resets are not tested."
     )
     return tabulate("models", "Models and laws", columns, entries, note)
 
