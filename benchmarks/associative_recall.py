@@ -235,14 +235,14 @@ def _table(shown: str, groups: Groups) -> Table:
     ]
     shown_ones = ", ".join(f"{1 / pairs + (1 - 1 / pairs) / WORDS:.2f}" for pairs in PAIRS)
     note = (
-        f"Share of right answers in {ASKED} new sequences of {LENGTH} tokens with each number of "
-        f"pairs, mean and 95% interval by Student's t over seeds, after at most {STEPS:,} updates "
-        f"of {EACH * len(PAIRS)} sequences; chance is {1 / WORDS:.3f}, one of the values of the "
-        f"sequence {shown_ones}. Updates: the median of what "
-        f"was taken until {SOLVED} of {STEPS // 20} updates' answers were right."
+        f"Accuracy in {ASKED} new sequences of {LENGTH} tokens with each number of pairs, after at "
+        f"most {STEPS:,} updates of {EACH * len(PAIRS)} sequences: mean over seeds and its 95% "
+        f"interval by Student's t. Chance is {1 / WORDS:.3f}; answering with any value of the "
+        f"sequence gives {shown_ones}. Updates: the median number until the accuracy over "
+        f"{STEPS // 20} updates reached {SOLVED}."
     )
     asked = [f"{pairs} pairs" for pairs in PAIRS]
-    columns = ["memory", "width", "state, floats", "parameters", *asked, "updates", "seeds"]
+    columns = ["memory", "width", "state size (floats)", "parameters", *asked, "updates", "seeds"]
     title = f"Associative recall, keys and values {shown}"
     records = [row for some in groups.values() for row in some]
     return tabulate(shown, title, columns, cells, note, records=records)
@@ -269,7 +269,7 @@ def _picture(groups: Groups, path: Path) -> None:
     labels = [f"{name}   {size:>7}" for name, size in zip(names, sizes, strict=True)]
     axes.set_yticks(range(len(order)), labels, fontsize=8)
     axes.set(
-        xlim=(-0.03, 1.03), xlabel="share of right answers; beside a name, floats of its state"
+        xlim=(-0.03, 1.03), xlabel="accuracy; beside each name, the size of its state (floats)"
     )
     axes.grid(axis="y", color="0.92")
     axes.set_axisbelow(True)
@@ -295,8 +295,8 @@ def _capacity(groups: Groups, path: Path) -> None:
             axes.plot(sizes, rights, ".", color=GREY)
             axes.annotate(name, (sizes[0], rights[0]), fontsize=6, color=GREY, rotation=45)
     axes.set_xscale("symlog", linthresh=100)
-    axes.set(ylim=(-0.03, 1.03), xlabel="floats of the state")
-    axes.set_ylabel(f"share of right answers of {PAIRS[-1]} pairs")
+    axes.set(ylim=(-0.03, 1.03), xlabel="state size (floats)")
+    axes.set_ylabel(f"accuracy with {PAIRS[-1]} pairs")
     axes.legend(handles=legend_handles(list(styles), styles), frameon=False, fontsize=8)
     save(figure, path)
 

@@ -77,7 +77,7 @@ class LearnerPlan(NamedTuple):
 
 QUICK = LearnerPlan(("none", "lstm"), 2, 2, 2, {"hidden_size": 16})
 """Enough to see that everything works; not to quote."""
-QUICK_NOTE = "QUICK: narrow agents, two sequences and two turns, no figures to quote"
+QUICK_NOTE = "QUICK: narrow agents, two sequences and two turns; do not quote these figures"
 
 
 class Row(NamedTuple):

@@ -80,7 +80,7 @@ QUICK = LengthsPlan(
     (16, 32), 1, 2, {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_size": 8}
 )
 """Enough to see that everything works; not to quote."""
-QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
+QUICK_NOTE = "QUICK: short chunks and two turns; do not quote these figures"
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -107,7 +107,10 @@ def of_seeds(scores: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> F
     ordered = sorted(scores, key=lambda name: max(map(_mean, scores[name])))
     figure = new_figure(8, 0.33 * len(ordered) + 1.2)
     axes = figure.subplots()
-    looks = (("gates that do not", COLOURS[1], -0.36), ("gates that begin open", COLOURS[0], 0.04))
+    looks = (
+        ("gates that do not begin open", COLOURS[1], -0.36),
+        ("gates that begin open", COLOURS[0], 0.04),
+    )
     for place, (label, colour, shift) in enumerate(looks):
         points = [
             (x, y + shift + 0.4 * seed / max(5, len(scores[name][place])))
@@ -119,7 +122,7 @@ def of_seeds(scores: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> F
     axes.set_yticks(range(len(ordered)), ordered)
     axes.hlines(np.arange(len(ordered)) - 0.5, 0, 1, color="0.9", linewidth=0.8)
     axes.set_ylim(-0.6, len(ordered) - 0.4)
-    axes.set_xlabel("success of each seed; the grey line is a guess")
+    axes.set_xlabel("success rate of each seed; grey line: guessing")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 

@@ -327,7 +327,7 @@ def table(rows: list[Row]) -> Table:
     ]
     columns = ["task", "difficulty", "steps", "episodes", "equal spaces", "different", "largest"]
     columns.append("random return")
-    return tabulate("exactness", "clew's tasks beside popgym's", columns, lines)
+    return tabulate("exactness", "clew's tasks compared with popgym's", columns, lines)
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ def measures() -> list[Measure]:
             "short-to-long",
             further(),
             0.5,
-            "for 160,\nlearned\nin 20",
+            "for 160,\ntrained\non 20",
         ),
         Measure(
             "replaced",
@@ -90,16 +90,16 @@ def measures() -> list[Measure]:
         given_back(5, "a list\nof five"),
         popgym("recent", "RepeatPrevious", title="three\nsteps\nback"),
         popgym("recent", "RepeatPrevious", "A2C"),
-        popgym("hidden", "PositionOnlyPendulum", title="speeds"),
+        popgym("hidden", "PositionOnlyPendulum", title="velocity"),
         popgym("hidden", "PositionOnlyCartPole"),
-        popgym("noise", "NoisyPositionOnlyPendulum", title="speeds\nunder\nnoise"),
+        popgym("noise", "NoisyPositionOnlyPendulum", title="velocity\nunder\nnoise"),
         popgym("noise", "NoisyPositionOnlyCartPole"),
         popgym("noise", "NoisyPositionOnlyPendulum", "A2C"),
         popgym("noise", "NoisyPositionOnlyCartPole", "A2C"),
         popgym("counts", "CountRecall", title="counts"),
         popgym("tries", "MultiarmedBandit", title="a\nbandit's\narms"),
         popgym("places", "LabyrinthExplore"),
-        popgym("done", "MineSweeper", title="what is\ndone\nalready"),
+        popgym("done", "MineSweeper", title="what is\nalready\ndone"),
     ]
 
 

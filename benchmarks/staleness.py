@@ -295,7 +295,7 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
             column[1].plot(aged, drawn, marker=styles[name].marker, **style)
         passed = AGE_PICTURED * R2D2.gradient_steps
         column[0].set(
-            title=f"{NAMES[task]}, {passed} gradient steps old", xlabel="steps of burn-in"
+            title=f"{NAMES[task]}, state {passed} gradient steps old", xlabel="steps of burn-in"
         )
         column[1].set(
             title=f"{NAMES[task]}, no burn-in", xlabel="age in gradient steps", xscale="log"
@@ -304,7 +304,7 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
         axes.set(yscale="log", ylim=(1e-4, 3))
         axes.axhline(0.01, color="grey", linewidth=0.8)
     for axes in frames[:, 0]:
-        axes.set_ylabel("distance, of the largest value")
+        axes.set_ylabel("distance / largest value")
     handles = legend_handles(PICTURED, styles)
     figure.legend(handles=handles, loc="outside lower center", ncols=6)
     save(tidy(figure), path)

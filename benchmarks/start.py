@@ -42,7 +42,7 @@ FIRST_STEP = " steps/s"
 HERE = Path(__file__).parents[1]
 QUICK = ("--memory-options", "hidden_size=8", "num_layers=1")
 """Options of every command with --quick, which starts each once."""
-QUICK_NOTE = "QUICK: small memories and one turn, no figures to quote"
+QUICK_NOTE = "QUICK: small memories and one turn; do not quote these figures"
 NOTE = (
     "seconds from the launch of the command to the end of its first update, the median and its 95% "
     "interval (with fewer than six turns the extremes). cold: no program is in the cache; warm: "

@@ -54,7 +54,7 @@ def draw(found: Sequence[Measure], added: Sequence[str], path: Path) -> None:
         "what has to be remembered",
         path,
         best_first=False,
-        label="0: a guess or random actions, 1: all right",
+        label="normalised score (0: guessing or random actions, 1: perfect)",
     )
 
 

@@ -75,7 +75,7 @@ def ratios(rows: Rows) -> Figure:
         axes.set_title(f"{KERNELS[name].label} / full wave", fontsize=11, loc="left")
     figure.colorbar(images[0], ax=panels, extend="both", label="ratio of errors")
     _label_maps(panels.reshape(1, -1))
-    figure.suptitle("Blue: the full wave is nearer to C_t, at t = 100", fontsize=13)
+    figure.suptitle("Blue: the full wave is closer to C_t at t = 100", fontsize=13)
     return figure
 
 
@@ -89,11 +89,11 @@ def deltas() -> Figure:
     for axes, name in zip(panels, names, strict=True):
         delta = KERNELS[name].matrix(7, 32)
         images.append(axes.imshow(delta, cmap="RdBu", vmin=-2, vmax=2, extent=extent))
-        axes.set_title(KERNELS[name].label, fontsize=10, loc="left")
+        axes.set_title(KERNELS[name].label, fontsize=8, loc="left")
         axes.set_xlabel("step n", fontsize=10)
     panels[0].set_ylabel("step m", fontsize=10)
     figure.colorbar(images[0], ax=panels, label="delta(m, n)")
-    figure.suptitle("What r = 7 makes of the Kronecker delta", fontsize=13)
+    figure.suptitle("The Kronecker delta as approximated with r = 7", fontsize=13)
     return figure
 
 

@@ -115,7 +115,7 @@ def test_mistakes_are_one_line(args: str, capsys: Any) -> None:
 def test_the_command_measures(tmp_path: Path, capsys: Any) -> None:
     args = f"--quick --memories none --output {tmp_path}"
     assert main(args.split()) == 0
-    assert "no figures to quote" in capsys.readouterr().out
+    assert "do not quote these figures" in capsys.readouterr().out
     (row,) = json.loads((tmp_path / "memory-maze-learner.json").read_text())["rows"]
     assert row["rate"]["middle"] > 0 and row["bytes"] >= row["planned_bytes"] > 0
     assert row["times_faster"]["middle"] == 1

@@ -15,7 +15,7 @@ from comparison.picture import draw
 from comparison.points import STEP, label, library, point_of, points
 from comparison.processes import WorkerFailed, Workers, peers_python
 
-QUICK_NOTE = "QUICK: short chunks and two turns, no figures to quote"
+QUICK_NOTE = "QUICK: short chunks and two turns; do not quote these figures"
 
 
 class PeerComparison(NamedTuple):

@@ -57,11 +57,11 @@ QUICK = SpeedPlan(length=32, repeats=2, law_lengths=(3,))
 
 
 NOTE = (
-    "environment steps per second: median of the repeats ± the distance of the farthest one, of "
-    "more than eight that of the farther end of the median's 95% interval\n"
+    "environment steps per second: median of the repeats ± the largest deviation from it; with "
+    "more than eight repeats, ± the larger side of the median's 95% interval\n"
     "of matmul peak: fraction of the rate of large matrix products, acting / learning / training"
 )
-QUICK_NOTE = "QUICK: rollouts of 32 steps and two repeats, no figures to quote"
+QUICK_NOTE = "QUICK: rollouts of 32 steps and two repeats; do not quote these figures"
 
 
 class Figures(NamedTuple):
