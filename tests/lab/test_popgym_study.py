@@ -186,7 +186,7 @@ def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
     assert set(data.of_part(part)) - set(data.averaged(part)) == {"repeat-first"}
     assert pick(data, part) == ["autoencode", "count-recall", "repeat-previous"]
     text = make_report([folder], title="").markdown.read_text()
-    assert "gru has the highest mean return, 0.360 over 5 settings that ask for a memory" in text
+    assert "gru has the highest mean return, 0.360 over 5 settings that need a memory" in text
     best = best_returns("easy")
     (rows,) = tmp_path.rglob("*-floors.csv")
     for row in csv.DictReader(rows.read_text().splitlines()):

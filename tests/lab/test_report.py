@@ -262,13 +262,13 @@ NINE, FIVE = [0.9, 0.9, 0.91, 0.9, 0.92], [0.5, 0.52, 0.5, 0.51, 0.5]
         (
             {"a": [0.95, 0.96, 0.97], "b": [0.95, 0.96, 0.97]},
             "0.960 [0.953, 0.967] 3 of 5 seeds",
-            "no model is named the best over 2 settings, as means are over different seeds: mine "
+            "no best model is named over 2 settings, as means are over different seeds: mine "
             "has 3 of 5 seeds.",
         ),
         (
             {"a": [0.91, 0.92, 0.91, 0.91, 0.93], "b": [0.1, 0.1, 0.1, 0.1]},
             "0.508 [0.505, 0.512] 4 to 5 of 5 seeds",
-            "no model is named the best over 2 settings, as means are over different seeds: mine "
+            "no best model is named over 2 settings, as means are over different seeds: mine "
             "has 4 to 5 of 5 seeds.",
         ),
         (
@@ -280,7 +280,7 @@ NINE, FIVE = [0.9, 0.9, 0.91, 0.9, 0.92], [0.5, 0.52, 0.5, 0.51, 0.5]
         (
             {"a": [0.91, 0.92, None, None, 0.93], "b": [None] * 5},
             "0.920 [0.910, 0.930] 1 of 2 settings 3 of 5 seeds",
-            "Trainings that ended without a score, and are in no mean: mine 7.",
+            "Trainings that ended without a score and are in no mean: mine 7.",
         ),
         (
             {"a": [0.95, 0.95, 0.95, 0.95, 0.95], "b": [0.15]},
@@ -372,7 +372,7 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path) -> Non
     assert "Models were trained for different numbers of steps in corridor: 40 to 80." in text
     assert "0.625 ± 0.177" in text and "1.000 ± 0.000" in text
     assert duration(2 * 4.0 + 2 * 400.0) in text
-    assert "40 to 80 steps a cell" in text
+    assert "40 to 80 steps per cell" in text
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_rows_of_another_budget_are_counted_and_not_shown(tmp_path: Path) -> Non
     [
         (["a", "b"], "gru and lstm have the highest mean success rate, 0.500 over 2 settings."),
         (["a"], "gru and lstm have the highest mean success rate, 0.500 over 1 setting."),
-        (["a", "c"], "have the highest mean success rate, 0.500 over 1 setting that asks for a"),
+        (["a", "c"], "have the highest mean success rate, 0.500 over 1 setting that needs a"),
     ],
 )
 @pytest.mark.usefixtures("undrawn")
@@ -400,7 +400,7 @@ EQUAL = {"gru": 0.5, "lstm": 0.1 + 0.4, "none": 0.2}
 def test_a_model_alone_is_not_the_best_and_rows_without_scores_are_there(tmp_path: Path) -> None:
     scores = {"gru": {"a": NINE, "b": FIVE}, "lstm": {"a": [], "b": []}}
     text = make_report([fabricated(tmp_path / "one", scores)]).markdown.read_text()
-    assert "gru alone has scores, a mean success rate of 0.706 over 2 settings." in text
+    assert "only gru has scores, a mean success rate of 0.706 over 2 settings." in text
     assert "highest" not in text
     scores = {"gru": {"a": [None] * 5, "b": [None] * 5}}
     text = make_report([fabricated(tmp_path / "none", scores)]).markdown.read_text()

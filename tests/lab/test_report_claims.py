@@ -144,7 +144,7 @@ def test_parts_and_models_without_any_cell(tmp_path: Path) -> None:
     assert begun.parts_with_rows == ["length"] and len(begun.parts) == 2
     blocks = document([begun], styles_of(begun.models), "")
     told = [block.text for block in blocks if isinstance(block, Text)]
-    assert "Memory size: no cell is there yet." in told
+    assert "Memory size: no cell is finished yet." in told
     assert any(t.startswith("Agents were trained for 200 episodes, the published") for t in told)
     names = [block.name for block in blocks if isinstance(block, Table | Chart)]
     assert "makkink-published-size" in names and "makkink-published-size-bars" not in names

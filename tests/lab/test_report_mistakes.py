@@ -99,7 +99,7 @@ def test_what_failed_is_named(tmp_path: Path) -> None:
     (cell,) = read_study(folder).failed
     assert cell == (gone["model"], gone["setting"], gone["seed"])
     text = make_report([folder], tmp_path / "page").markdown.read_text()
-    assert f" on {cell.setting} with seed {cell.seed} (failures.jsonl has why)" in text
+    assert f" on {cell.setting} with seed {cell.seed} (failures.jsonl says why)" in text
 
 
 def test_mistakes_of_the_command(tmp_path: Path, capsys, monkeypatch) -> None:

@@ -166,8 +166,8 @@ def tables(
 
 
 RULE = (
-    "A claim holds if all of its comparisons hold, and one that does not hold is enough against "
-    "it. The verdicts are computed from the numbers."
+    "A claim holds if all of its comparisons hold; one comparison that does not hold refutes it. "
+    "The verdicts are computed from the numbers."
 )
 
 

@@ -240,9 +240,9 @@ def _blocks(
     first = next(iter(result.summaries.values()))
     text = (
         f"{kind.alike}, {counted(first['seeds'], 'seed')} each. Scores are means over the last "
-        "tenth of training, and means of the learning curve over all steps, which are higher where "
-        "it is learned sooner; in brackets the 95% bootstrap interval over seeds, too narrow for "
-        "fewer than 5. Environment steps are those of one seed, in whole rollouts."
+        "tenth of training. The mean of the learning curve over all steps is higher for faster "
+        "learning. In brackets: the 95% bootstrap interval over seeds, too narrow for fewer than "
+        "5. Environment steps are those of one seed, in whole rollouts."
     )
     finals = [
         [
@@ -266,7 +266,8 @@ def _blocks(
         better = {pair: format(found, ".2f") for pair, found in result.better.items()}
         won = [[Cell(a), *(Cell(better.get((a, b), "")) for b in names)] for a in names]
         note = (
-            f"How probably a seed of the row's {kind.one} scores higher than one of the column's."
+            f"The probability that a seed of the row's {kind.one} scores higher than one of the "
+            "column's."
         )
         columns = [Column(""), *map(Column, names)]
         blocks.append(Table("better", "Probability of improvement", columns, won, note))

@@ -35,8 +35,8 @@ def write_page(sweep: Sweep, result: SweepResult) -> Report:
             Chart(
                 f"{name}-trials",
                 f"{memory}: trials",
-                "Each trial's mean score over its seeds, by number and by the value of each "
-                "setting; the line is the best so far.",
+                "Each trial's mean score over its seeds, by trial number and by the value of each "
+                "setting. The line is the best score so far.",
                 [
                     Panel("by number", partial(_by_number, tried=tried, score=result.score)),
                     *_by_setting(sweep, tried, result.score),
@@ -66,9 +66,10 @@ def _note(sweep: Sweep) -> str:
     seed = sweep.config.seed + sweep.config.seeds
     return (
         f"Both were trained with the seeds {seed} to {seed + sweep.fresh_seeds - 1}, which no "
-        "trial had: the search's own maximum is the luckiest of many and not stated as a result. "
-        "In brackets the 95% bootstrap interval over seeds, too narrow for fewer than 5; the "
-        "difference has Welch's. A seed in whose last tenth no episode ended has no score there."
+        "trial had: the search's own maximum is the luckiest of many trials, so it is not reported "
+        "as a result. In brackets: the 95% bootstrap interval over seeds, too narrow for fewer "
+        "than 5; the gain has Welch's interval. A seed that ended no episode in the last tenth of "
+        "training has no score there."
     )
 
 

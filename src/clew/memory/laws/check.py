@@ -81,7 +81,7 @@ def check(
             report = report.confirmed_by(_draw(cases, seed + 1))
     if raise_on_failure and not report.passed:
         others = [failure.law for failure in report.failures[1:]]
-        also = f"; broken too: {', '.join(others)}" if others else ""
+        also = f"; also broken: {', '.join(others)}" if others else ""
         raise LawBroken(f"{report.memory} breaks {report.failures[0]}{also}")
     return report
 

@@ -18,8 +18,8 @@ LAWS = {
     "reset": "outputs from a start on equal a fresh run, even with NaN in the old state",
     "stream": "scanning step equals unroll",
     "split": "unroll(a ++ b) equals unroll(a), then unroll(b) from the state after a",
-    "refresh": "refresh gives the state that the current parameters would have left, and passes "
-    "gradients on",
+    "refresh": "refresh gives the state that the current parameters would have produced, and "
+    "passes gradients on",
     "replay": "a chunk read from refresh(expand(compact(state))) equals acting from the state",
     "batch": "vmap equals a Python loop",
 }
@@ -27,7 +27,7 @@ LAWS = {
 
 NOT_FINITE = ("NaN", "infinity")
 BY_PRODUCT = (
-    "; finite states are forgotten, so a start may multiply by 0, which leaves NaN: choose the "
+    "; finite states are reset, so a start may multiply by 0, which keeps NaN: choose the "
     "fresh state with jnp.where, in your own scans too"
 )
 """The likely cause if only NaN and infinity pass a start."""

@@ -184,19 +184,18 @@ def claim_blocks(data: StudyData) -> list[Block]:
         return []
     note = (
         f"Each claim is a set of comparisons of two models in one setting, each with {MANY} seeds "
-        f"or more. A comparison holds where Welch's p is at most {ALPHA} after Holm's correction "
-        "over the claim, in the direction claimed. It does not hold where that is so in the other "
-        f"direction, or where the whole interval, at a level of {ALPHA} over the number of "
-        f"comparisons, lies below {SMALLEST}: no difference worth the name. Anything else is "
-        "undecided."
+        f"or more. A comparison holds if Welch's p is at most {ALPHA} after Holm's correction over "
+        "the claim, in the claimed direction. It does not hold if the same is true in the other "
+        "direction, or if the whole interval, corrected for the number of comparisons, lies below "
+        f"{SMALLEST}, which counts as no difference. Otherwise it is undecided."
     )
     details = (
         "Claim 1 counts the Universal Transformer among those without gates. Claim 2 compares how "
-        f"many seeds score above {SOLVED}, by Fisher's exact test: the spread of scores that are "
-        "nearly 0 or 1 follows from their mean. Claims 5 and 9 to 11 compare the mean score over "
-        "all of training, claim 8 that from 15 to 25% of it. Claim 6 holds where "
-        '"more" does not. The effect is the difference in standard deviations, p is after Holm\'s '
-        "correction. Could see: the smallest difference that as many seeds with these deviations "
+        f"many seeds score above {SOLVED}, by Fisher's exact test, because the spread of scores "
+        "that are nearly 0 or 1 follows from their mean. Claims 5 and 9 to 11 compare the mean "
+        "score over all of training, claim 8 the mean from 15 to 25% of it. Claim 6 holds where "
+        '"more" does not. Effect: the difference in standard deviations. p: after Holm\'s '
+        "correction. Detectable: the smallest difference that as many seeds with these deviations "
         "show with probability 0.8, as the first of the claim's tests in Holm's order."
     )
     return [*tables(judged, data.slug, "What the thesis claims", note, details)]
@@ -219,7 +218,7 @@ def _finding(
     seen += f", p {p_text(corrected)}"
     if any(deviations):
         detectable = detectable_difference(min(x.size, y.size), *deviations, alpha=alpha)
-        seen += f", could see {detectable:.2f}"
+        seen += f", detectable {detectable:.2f}"
     record = {"setting": setting, "detectable": detectable, "more": more, "less": less}
     return Finding(
         _words(*where),

@@ -66,12 +66,12 @@ TESTS = (
 )
 """The t-tests of sections 4.1.1 and 4.2.1."""
 _TESTS_NOTE = (
-    "The six t-tests that the thesis reports, none of them corrected. Published again: "
-    "Welch's test of the means and deviations in Appendix C, with thirty seeds."
+    "The six t-tests that the thesis reports, none of them corrected. Recomputed: Welch's test "
+    "of the means and deviations in Appendix C, with thirty seeds."
 )
 _SUMMARY_NOTE = (
-    "Table 4.1 itself prints other means of the length column than Table C.1 gives for "
-    "four models; where they differ by more than rounding, its number stands last."
+    "For four models, Table 4.1 prints another mean of the length column than follows from "
+    "Table C.1. Where the two differ by more than rounding, Table 4.1's number is in the last line."
 )
 
 

@@ -26,7 +26,7 @@ def learning(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Cha
         models,
         scores.settings,
         "5.5",
-        f"{verdict_on(judged, 'Section 5.2.3')}: return while learning, {scores.budget}",
+        f"{verdict_on(judged, 'Section 5.2.3')}: return during training, {scores.budget}",
         f"Thick: mean over seeds; shaded: its standard error; thin: seeds. {_ABOUT} The thesis "
         "has three seeds of 100M steps.",
     )
@@ -44,7 +44,7 @@ def windows(scores: OneBudget, styles: Styles, judged: Sequence[Judged]) -> Char
         mazes,
         "5.7",
         f"{verdict}: GTrXL's windows and AReLiT, {scores.budget}",
-        f"Drawn as Figure 5.5. {_ABOUT} The thesis has them in the maze of 13x13.",
+        f"Drawn like Figure 5.5. {_ABOUT} The thesis shows the maze of 13x13.",
     )
 
 
@@ -70,8 +70,8 @@ def _learning(
 
 
 _ABOUT = (
-    "Each point pools the episodes that ended in a bin of steps; where none ended, the last value "
-    "stands. Actions are sampled from the policy that learns."
+    "Each point pools the episodes that ended in a bin of steps; a bin without one keeps the last "
+    "value. Actions are sampled from the policy during training."
 )
 
 
@@ -82,16 +82,16 @@ def speed(scores: OneBudget, judged: Sequence[Judged]) -> Chart:
         rows = list(found["rows"].values())
         panels += [
             Panel("learner, frames/s", partial(_draw_rates, rows)),
-            Panel("learner, MiB at the peak", partial(_draw_memory, rows)),
+            Panel("learner, peak MiB", partial(_draw_memory, rows)),
         ]
     panels.append(Panel("trainings, environment steps/s", partial(_draw_trainings, scores)))
     return Chart(
         f"{scores.data.slug}-figure-5-6",
         f"Figure 5.6, {verdict_on(judged, 'Figure 5.6')}: speed and memory, {scores.budget}",
-        "Learner: one gradient step on noise, median of turns and 95% interval; its memory is the "
-        "compiler's plan. Trainings: each dot is a cell, the bar their mean; acting, environments "
-        "and whatever else the machine did are in it. The thesis compares GTrXL-256 and AReLiT on "
-        "a graphics card.",
+        "Learner: one gradient step on noise, median of the turns and its 95% interval; memory as "
+        "planned by the compiler. Trainings: each dot is a cell, the bar is their mean; this "
+        "includes acting, environments and other work on the machine. The thesis compares "
+        "GTrXL-256 and AReLiT on a GPU.",
         panels,
         size=(3.8, 2.6),
     )

@@ -56,8 +56,8 @@ def _about_search(data: StudyData, rows: Sequence[Row]) -> str:
     seeds, last = counted(len(data.seeds), "seed"), rows[0]["last"]["steps"]
     return (
         f"{counted(len(rows), 'training')} on {listed(tasks)}, {seeds}, {rows[0]['steps']:,} steps "
-        f"each; the last {last:,} choose. The thesis searches with 3 seeds of 15M steps in the "
-        "maze of 11x11, and the last 1M choose; it does not say which pairs won."
+        f"each; pairs are chosen by the last {last:,}. The thesis searches with 3 seeds of 15M "
+        "steps in the maze of 11x11 and chooses by the last 1M; it does not report its choice."
     )
 
 
@@ -66,7 +66,7 @@ SEARCH = SearchReport(
     score="return",
     digits=2,
     about=_about_search,
-    note="Mean return over the last steps, over seeds.",
+    note="Mean over seeds of the return over the last steps.",
 )
 """Of Table A.3's search."""
 
@@ -76,10 +76,10 @@ RETURNS = Shown(
     axis="maze",
     labels=lambda maze: (maze, maze),
     digits=2,
-    note="Mean over seeds of the episodes that ended there, and its standard error; below, the 95% "
-    "bootstrap interval over seeds and how many they are.",
+    note="Mean over seeds ± its standard error, of the episodes that ended in these steps. Below: "
+    "the 95% bootstrap interval over seeds and the number of seeds.",
 )
-_COSTS = "By the clock, whatever else the machine did; {}."
+_COSTS = "Wall time, including other work on the machine; {}."
 
 
 def blocks(data: StudyData, styles: Styles, note: str) -> list[Block | None]:
@@ -107,17 +107,18 @@ def blocks(data: StudyData, styles: Styles, note: str) -> list[Block | None]:
 
 def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
     note = (
-        "An order holds where the 95% interval (Welch's) of every difference between neighbours is "
-        "above 0, and does not where one is below. Windows are alike where the intervals of all "
-        "differences lie within a tenth of the mean return. A window converges more slowly where "
-        "it takes more steps to nine tenths of the lowest final return. Speed and memory hold "
-        "where they are at least as far apart as in the thesis, by the whole interval. One seed "
-        "decides nothing. The seeds that would decide are an estimate (power 0.8), a rough one."
+        "An order holds if Welch's 95% interval of every difference between neighbours is above 0, "
+        "and does not hold if one interval is below. Windows are alike if the intervals of all "
+        "differences lie within a tenth of the mean return. A window converges more slowly if it "
+        "takes more steps to nine tenths of the lowest final return. The claims on speed and "
+        "memory hold if the difference, with its whole interval, is at least as large as the "
+        "thesis's. One seed decides nothing. The seeds that would decide are a rough estimate "
+        "(power 0.8)."
     )
     if scores.steps < STEPS:
         note += (
-            f" All verdicts are on agents after {scores.budget}; the thesis speaks of 100M, and "
-            "what does not hold here may hold there."
+            f" All verdicts are on agents after {scores.budget}. The thesis's claims are for 100M "
+            "steps; one that does not hold here may hold there."
         )
     title = f"Claims of section 5.2 at {scores.budget}"
     return claims.tables(judged, scores.data.slug, title, note)
@@ -128,13 +129,13 @@ def _sentences(scores: OneBudget) -> list[str]:
     sentences = [
         f"{counted(len(scores.models), 'agent')} ({listed(list(scores.models))}) in "
         f"{listed(list(scores.settings))}, {scores.seeds()}, {scores.budget} each: {share:.2g}% of "
-        "the thesis's 100M steps. It has three seeds, and the best of nine learning rates and "
-        "entropy costs, which it does not give."
+        "the thesis's 100M steps. The thesis has three seeds and the best of nine pairs of "
+        "learning rate and entropy cost, which it does not report."
     ]
     sentences += scores.not_shown
     silent = sum(row["last"]["return"] is None for row in scores.data.rows)
     if silent:
-        sentences.append(f"In {counted(silent, 'training')} no episode ended at the end.")
+        sentences.append(f"In {counted(silent, 'training')} no episode ended in the last steps.")
     return sentences
 
 
@@ -158,7 +159,7 @@ def learner_table(scores: OneBudget) -> Table | None:
         records.append({"model": model, "rate": rate["middle"], "faster": faster["middle"]})
         records[-1] |= {"bytes": row["bytes"], "multiply_adds": row["multiply_adds"]}
     machine = speed["machine"]
-    heads = ("agent", "frames/s", "by gtrxl-256", "MiB", "million multiply-adds a frame")
+    heads = ("agent", "frames/s", "relative to gtrxl-256", "MiB", "million multiply-adds per frame")
     first = next(iter(speed["rows"].values()))
     return tabulate(
         f"{scores.data.slug}-learner",
@@ -166,7 +167,7 @@ def learner_table(scores: OneBudget) -> Table | None:
         heads,
         rows,
         f"One gradient step, timed at {first['frames']:,} frames of noise; memory as planned for "
-        f"{first['planned_frames']:,}. Median of turns and 95% interval.",
+        f"{first['planned_frames']:,} frames. Median of the turns and its 95% interval.",
         records,
     )
 

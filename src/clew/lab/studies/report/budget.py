@@ -52,7 +52,7 @@ class OneBudget:
         return Numbers(
             [
                 (f"{len(rows):,}", f"trainings of {self.budget}"),
-                (self.seeds().split(" seed")[0], "seeds a cell"),
+                (self.seeds().split(" seed")[0], "seeds per cell"),
                 *claims.counts(judged),
                 (duration(sum(row["seconds"] for row in rows)), of),
             ]
@@ -208,8 +208,8 @@ def costs_table(found: OneBudget, note: str, *, measured: bool = False) -> Table
         record = {"model": model, "parameters": parameters, "cells": len(own)}
         record |= {"steps_per_second": rate, "train_hours": hours}
         records.append(record | ({"evaluate_minutes": minutes} if measured else {}))
-    heads = ["agent", "parameters", "cells", "steps/s", "a training"]
-    heads += ["a measuring", "in all"] if measured else []
-    title = f"What it took, {found.budget} a cell"
-    note = note.format(f"{duration(sum(row['seconds'] for row in found.data.rows))} in all")
+    heads = ["agent", "parameters", "cells", "steps/s", "one training"]
+    heads += ["its evaluation", "total"] if measured else []
+    title = f"Cost, {found.budget} per cell"
+    note = note.format(f"{duration(sum(row['seconds'] for row in found.data.rows))} in total")
     return tabulate(f"{found.data.slug}-costs", title, heads, rows, note, records)

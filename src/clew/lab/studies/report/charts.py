@@ -59,9 +59,9 @@ def outcomes(data: StudyData, styles: Styles) -> Chart:
         for part in data.parts_with_rows
     ]
     caption = (
-        f"Every training is one count; {BINS} bins, heights are shares of a model's trainings. "
-        "Two humps, at the floor and at 1, say that trainings either work or fail: a mean of a "
-        "few of them then hides more than it shows."
+        f"Each model's trainings in {BINS} bins; the height of a bar is the fraction of them. "
+        "Two peaks, at the floor and at 1, mean that a training either works or fails: a mean of "
+        "a few trainings then hides more than it shows."
     )
     size = (3.6, 0.36 * len(data.models) + 0.8)
     return Chart(f"{data.slug}-outcomes", "Histogram of outcomes", caption, panels, size=size)
@@ -100,11 +100,10 @@ def bars(data: StudyData, part: str, styles: Styles) -> Chart:
     lying = _lie(data, names)
     if lying:
         shape = {"size": (5.2, 0.2 * len(names) + 0.7), "columns": 2}
-    caption = "Bars are means over seeds, dots are the seeds."
-    caption += " A dash is the published mean." if published else ""
-    edge = "A grey line is" if lying else "The steps are"
-    caption += f" {edge} what is earned without a memory." if floors else ""
-    caption += " Where a bar is missing, no cell is there yet."
+    caption = "Bars: means over seeds; dots: seeds."
+    caption += " Black: the published mean." if published else ""
+    caption += " Grey: the best floor that needs no memory." if floors else ""
+    caption += " A missing bar: no cell yet."
     title = f"{title_of(data, part)}: every setting and seed"
     return Chart(f"{data.slug}-{part}-bars", title, caption, panels, **shape)
 
@@ -159,11 +158,10 @@ def many_seeds(data: StudyData, settings: Sequence[str], styles: Styles) -> Char
         for name in settings
     ]
     caption = (
-        "Dots are seeds; the thick bar is the 95% bootstrap interval of their mean, the stroke "
-        "across it the mean."
+        "Dots: seeds; black stroke: their mean; thick bar: the 95% bootstrap interval of the mean."
     )
     if any((m, s) in data.published for m in data.models for s in settings):
-        caption += " A hollow diamond is the published mean."
+        caption += " Hollow diamond: the published mean."
     title = "Many seeds side by side"
     size = (4.0, 0.34 * len(data.models) + 0.8)
     return Chart(f"{data.slug}-seeds", title, caption, panels, size=size, columns=2)
@@ -210,10 +208,10 @@ def profiles(data: StudyData, styles: Styles) -> Chart:
         if of_part
     ]
     caption = (
-        "How many trainings score above what is on the axis, of all seeds and settings that ask "
-        "for a memory; 0 is the best without one, 1 is perfect. Higher is better; a line that "
-        "falls at 0 and then runs flat to 1 is of a model that works or fails. Shaded: 95% "
-        "bootstrap band at each point."
+        "The fraction of trainings that score above the value on the axis, over all seeds and all "
+        "settings that need a memory; 0 is the best floor that needs no memory, 1 is perfect. "
+        "Higher is better. A line that falls at 0 and then stays flat until 1 belongs to a model "
+        "that either works or fails. Shaded: 95% bootstrap band at each point."
     )
     name = f"{data.slug}-profiles"
     return Chart(name, "Performance profiles", caption, panels, data.models)
@@ -235,7 +233,7 @@ def _draw_profiles(found: Mapping[str, Profile], styles: Styles, axes: Axes) -> 
         axes.fill_between(THRESHOLDS, *band, color=style.colour, alpha=0.12, linewidth=0)
         axes.plot(THRESHOLDS, profile.share, color=style.colour, linestyle=style.dash)
     axes.set(xlim=(-0.5, 1.0), ylim=(0, 1.02))
-    axes.set(xlabel="normalised score", ylabel="share of trainings above")
+    axes.set(xlabel="normalised score", ylabel="fraction of trainings above")
 
 
 def cost(data: StudyData, styles: Styles, rates: dict[str, float]) -> Chart:
@@ -246,10 +244,10 @@ def cost(data: StudyData, styles: Styles, rates: dict[str, float]) -> Chart:
         for part, found in means.items()
     ]
     caption = (
-        "Right is faster, up is better. Bars are 95% bootstrap intervals of the mean over the "
-        "settings of the part"
+        "Further right is faster, higher is better. Bars: 95% bootstrap intervals of the mean over "
+        "the settings of the part"
     )
-    caption += " that ask for a memory." if data.leaves_out else "."
+    caption += " that need a memory." if data.leaves_out else "."
     name = f"{data.slug}-cost"
     return Chart(name, "Score and speed", caption, panels, data.models, (3.6, 2.6))
 
@@ -277,7 +275,8 @@ def _draw_cost(
     axes.set_xscale("log")
     axes.margins(x=0.12)
     number_log_axis(axes.xaxis)
-    axes.set_xlabel(f"steps per second of {data.machine}, training")
+    axes.tick_params("x", rotation=45)
+    axes.set_xlabel(f"training steps per second of {data.machine}")
     axes.set_ylabel(f"mean {plain(score_label(data))}")
 
 
@@ -319,9 +318,8 @@ def learning(data: StudyData, styles: Styles) -> Chart:
         for name in pick(data, part)
     ]
     caption = (
-        f"Mean over seeds of the episodes that ended in each of at most {CURVE_POINTS} bins of "
-        "training; shaded: 95% bootstrap interval where there are three seeds or more. It is what "
-        "the agent earned while it learned, on the episodes it learned from."
+        "Mean over seeds of the training episodes that ended in each of at most "
+        f"{CURVE_POINTS} bins; shaded: 95% bootstrap interval, with three seeds or more."
     )
     return Chart(f"{data.slug}-learning", "Learning curves", caption, panels, data.models)
 
@@ -397,18 +395,20 @@ def ranks(data: StudyData, settings: Sequence[str], styles: Styles) -> Chart:
             for name in settings
             for words, ranked in _moments(data, name).items()
         }
-        about = "At a quarter and at half of the training, and evaluated after it."
+        about = "After a quarter and after half of training, and in the evaluation after it."
     else:
         found = {title_of(data, p): _ranks_of_part(data, p) for p in data.parts}
-        about = "Each seed's mean over the settings of a part: too few seeds for single settings."
+        about = (
+            "Each seed's mean over the settings of a part, as single settings have too few seeds."
+        )
     panels = [
         Panel(title, partial(_draw_ranks, data, styles, ranked))
         for title, ranked in found.items()
         if ranked
     ]
     caption = (
-        f"{about} Seeds from the best to the worst, shaded: 95% bootstrap band at each rank. High "
-        "and flat is robust: the seed hardly matters. A cliff is a lottery."
+        f"{about} Seeds are sorted from best to worst; shaded: 95% bootstrap band at each rank. A "
+        "high, flat line is robust: the seed hardly matters. A steep drop means that it decides."
     )
     return Chart(f"{data.slug}-ranks", "Seed sensitivity", caption, panels, data.models)
 
@@ -443,5 +443,5 @@ def _draw_ranks(data: StudyData, styles: Styles, found: Mapping[str, Ranks], axe
         axes.plot(line.rank, line.score, linewidth=1.2, **look)
     axes.set_ylim(seen_limits(data, *(score for line in found.values() for score in line.score)))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.set_xlabel("seeds, from the best")
+    axes.set_xlabel("seeds, best first")
     axes.set_ylabel(plain(score_label(data)))

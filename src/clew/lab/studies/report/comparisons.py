@@ -25,9 +25,9 @@ DIFFERS, PERHAPS, SPLIT = "●", "○", "◇"
 that differ between the sides, which no test can judge."""
 LEGEND = (
     f"{DIFFERS} differs by more than noise: Welch's test, p at most {ALPHA} after Holm's "
-    f"correction over the table. {PERHAPS} p at most {ALPHA} for this cell alone, which one cell "
-    f"in twenty has by chance. {SPLIT} all seeds agree on both sides but not with each other: "
-    "without any spread no test can decide (three against three cannot get below p = 0.1)."
+    f"correction over the table. {PERHAPS} p at most {ALPHA} for this cell alone, as happens by "
+    f"chance in one cell of twenty. {SPLIT} the seeds of each side agree but the sides differ: "
+    "without any spread no test can decide (p cannot be below 0.1 with three seeds against three)."
 )
 
 
@@ -148,13 +148,12 @@ def pairs(data: StudyData, setting: str) -> Table:
         records.append(record)
     note = (
         f"{DIFFERS}: p at most {ALPHA} after Holm's correction over the {len(tests)} pairs of "
-        "this table. Wins: how probable it is that a training of the first beats one of the "
-        "second, 0.5 is no difference. Alike within: the smallest bound that two one-sided tests "
-        f"put the difference below, each at level {ALPHA}, uncorrected; that, and not a missing "
-        "significance, says how alike two models are. "
-        "Seeds needed: of each, to see a difference as large as "
-        f"this one with probability 0.8 at level {ALPHA}, uncorrected, if the deviations are "
-        "what they seem."
+        "this table. Wins: the probability that a training of the first model scores higher than "
+        "one of the second; 0.5 is no difference. Alike within: the smallest bound on the "
+        f"difference that two one-sided tests confirm, each at level {ALPHA}, uncorrected. This "
+        "bound says how alike two models are; a missing significance does not. Seeds needed: the "
+        "number of seeds of each model that would detect a difference of this size with "
+        f"probability 0.8 at level {ALPHA}, uncorrected, if the observed deviations are right."
     )
     name = "".join(c if c.isalnum() else "-" for c in setting)
     title = f"{setting}: every pair of models"
@@ -209,6 +208,6 @@ def published_tests(data: StudyData, settings: Sequence[str]) -> Table | None:
     if not rows:
         return None
     note = data.publication.tests_note
-    columns = ["test", "published", "p, as printed", "p, published again", "here, 95%", "p, here"]
-    name, title = f"{data.slug}-published-tests", "The published tests again"
+    columns = ["test", "published", "p, as printed", "p, recomputed", "here, 95%", "p, here"]
+    name, title = f"{data.slug}-published-tests", "The published tests repeated"
     return tabulate(name, title, columns, rows, note, records)

@@ -38,7 +38,7 @@ def _training_seconds(row: Row) -> float:
 def costs(data: StudyData) -> Table:
     """Parameters, seconds and rate of every model beside its mean scores."""
     speed = rates(data)
-    columns = ["model", "parameters", f"seconds of {data.machine} per cell", "steps/s, training"]
+    columns = ["model", "parameters", f"seconds of {data.machine} per cell", "training steps/s"]
     columns += [Column(title_of(data, p), f"mean {score_label(data)}") for p in data.parts]
     rows, records = [], []
     for model in data.models:
@@ -63,14 +63,15 @@ def costs(data: StudyData) -> Table:
         record |= {"steps_per_second": speed.get(model)}
         records.append(record | {part: means.get(part) for part in data.parts})
     note = (
-        "Parameters are those of the whole agent; they grow with the size of an observation. "
-        "Seconds are a cell's share of its program's time, compiling and evaluating included; "
-        "steps per second are of the training alone, on one core, many small agents at once."
+        "Parameters are those of the whole agent; their number grows with the size of an "
+        "observation. Seconds are a cell's share of its program's time, including compilation and "
+        "evaluation. Steps per second are of training alone, on one core, with many small agents "
+        "at once."
     )
     if data.study.get("resumable"):
         note = (
-            "Parameters are those of the whole agent. Seconds are of training and evaluating a "
-            f"cell, without compiling; steps per second are of its training alone, on "
+            "Parameters are those of the whole agent. Seconds are of a cell's training and "
+            "evaluation, without compilation; steps per second are of training alone, on "
             f"{data.machine}."
         )
     title = "Parameters and cost beside score"
@@ -118,7 +119,7 @@ def provenance(data: StudyData, note: str) -> Table:
         "command": data.page.command(data),
         "folder": str(data.folder),
         "seeds": ", ".join(map(str, data.seeds)),
-        "training": f"{budget} a cell",
+        "training": f"{budget} per cell",
         "evaluation": evaluation,
         "cells": f"{data.there:,} of {data.wanted:,}",
         "time": f"{duration(seconds)} of {data.machine}; {_dates(rows)}",
@@ -137,4 +138,4 @@ def _dates(rows: Sequence[Row]) -> str:
         return "dates unknown"
     first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (times[0], times[-1]))
     span = duration((times[-1] - times[0]).total_seconds())
-    return f"finished from {first} to {last} UTC, {span} by the clock"
+    return f"finished from {first} to {last} UTC, {span} of wall time"

@@ -173,7 +173,7 @@ def _numbers(data: StudyData) -> Numbers:
     kinds = {"model": data.models, "setting": data.settings, "seed": data.seeds}
     sizes = [counted(len(names), noun).split() for noun, names in kinds.items()]
     pairs = [
-        (f"{data.there:,} of {data.wanted:,}", "cells are there"),
+        (f"{data.there:,} of {data.wanted:,}", "cells finished"),
         *((count, noun) for count, noun in sizes),
         (duration(seconds), f"of {data.machine}"),
     ]
@@ -195,17 +195,17 @@ def _what_lacks(data: StudyData) -> list[str]:
     if lacking:
         sentences.append(
             f"The study is not finished. Missing cells: {listed(lacking)}. They are shown as "
-            "missing, and means are over what is there."
+            "missing, and means are over the finished cells."
         )
     if data.failed:
         sentences.append(
-            f"Training failed, so there is no score, of {_failed_text(data.failed)} "
-            f"({FAILURES} has why). Means without them may flatter a model."
+            f"Training failed, so there is no score, for {_failed_text(data.failed)} "
+            f"({FAILURES} says why). Means without them may flatter a model."
         )
     unscored = Counter(row["model"] for row in data.rows if row["mean"] is None)
     if unscored:
         named = listed([f"{model} {count:,}" for model, count in unscored.items()])
-        sentences.append(f"Trainings that ended without a score, and are in no mean: {named}.")
+        sentences.append(f"Trainings that ended without a score and are in no mean: {named}.")
     return sentences + [info.doubt for info in data.settings.values() if info.doubt]
 
 
@@ -215,7 +215,7 @@ def _sentences(data: StudyData) -> list[str]:
     if budget and published and budget != published:
         sentences.append(
             f"Agents were trained for {counted(budget, 'episode')}, the published ones for "
-            f"{published:,}: differences from published numbers may come from that alone."
+            f"{published:,}. This alone may explain differences from published numbers."
         )
     if len(data.seeds) == 1:
         sentences.append(
@@ -225,9 +225,10 @@ def _sentences(data: StudyData) -> list[str]:
     if data.published and len(data.seeds) > 1:
         tests, marked, alone = _counts(data)
         sentences.append(
-            f"Of {tests} cells beside a published one, {marked} differ by more than noise after "
-            f"Holm's correction over their table ({DIFFERS}); {alone} have p at most {ALPHA} by "
-            f"themselves, and chance alone would give about {ALPHA * tests:.0f}."
+            f"Cells that differ from their published counterpart by more than noise, after Holm's "
+            f"correction over their table ({DIFFERS}): {marked} of {tests}. Cells with p at most "
+            f"{ALPHA} before the correction: {alone}, where chance alone would give about "
+            f"{ALPHA * tests:.0f}."
         )
     return sentences
 
@@ -262,13 +263,13 @@ def _best(data: StudyData, part: str) -> str:
     models, shared = [m for m in data.models if data.begun(m, wanted)], data.shared(wanted)
     if not models:
         begun = any(setting in data.of_part(part) for _, setting in data.cells)
-        return f"{title}: {'no training has a score' if begun else 'no cell is there yet'}."
+        return f"{title}: {'no training has a score' if begun else 'no cell is finished yet'}."
     if not shared:
         return f"{title}: the models have no setting in common yet."
     of = f"{len(shared)} of " if len(shared) < len(wanted) else ""
     over = f"over {of}{counted(len(wanted), 'setting')}"
     if len(wanted) < len(data.of_part(part)):
-        over += f" that ask{'s' if len(wanted) == 1 else ''} for a memory"
+        over += f" that need{'s' if len(wanted) == 1 else ''} a memory"
     if len(shared) < len(wanted):
         over += ", those in which all models have a score"
     text = f"{title}: {_best_here(data, models, shared, over)}"
@@ -289,13 +290,13 @@ def _best_here(data: StudyData, models: Sequence[str], settings: Sequence[str], 
     seeds = [[data.scored(model, name) for name in settings] for model in models]
     if any(own != seeds[0] for own in seeds):
         lacking = listed([f"{model} has {text}" for model, text in few.items()])
-        return f"no model is named the best {over}, as means are over different seeds: {lacking}"
+        return f"no best model is named {over}, as means are over different seeds: {lacking}"
     means = {model: mean_score(data, model, settings) for model in models}
     best, mean = _highest(means)
     have = "has" if len(best) == 1 else "have"
     text = f"{listed(best)} {have} the highest mean {score_label(data)}, {mean:.3f} {over}"
     if len(models) == 1:
-        text = f"{models[0]} alone has scores, a mean {score_label(data)} of {mean:.3f} {over}"
+        text = f"only {models[0]} has scores, a mean {score_label(data)} of {mean:.3f} {over}"
     return f"{text}, with {few[best[0]]}" if few else text
 
 

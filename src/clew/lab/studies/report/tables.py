@@ -42,11 +42,11 @@ AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 BETTER = "better than others"
 
 FLOORS = {
-    "constant": "always the same answer (the opposite one earns the opposite)",
-    "memoryless": "the best without a memory",
-    "majority": "what most bits were, whatever is asked",
+    "constant": "always the same answer (the opposite answer earns the opposite return)",
+    "memoryless": "the best policy without memory",
+    "majority": "the more frequent value of the bits, whichever bit is asked for",
     "random": "random actions",
-    "carried": "the last action says what is to be remembered",
+    "carried": "the previous action carries what has to be remembered",
 }
 """The meaning of the names of floors."""
 
@@ -99,25 +99,25 @@ def summary(data: StudyData) -> Table:
         rows.append([model_cell(data, model), *(cell for cell, _ in found)])
         records += [record for _, record in found if record]
     note = (
-        "The first line is the mean over the settings of the part with its 95% interval, from a "
-        "bootstrap over seeds, stratified by setting; one seed gives none, and three give one "
-        "that is too narrow."
+        "First line: the mean over the settings of the part, with its 95% bootstrap interval over "
+        "seeds, stratified by setting. One seed has no interval, and the interval of three is too "
+        "narrow."
     )
     if any(_lacks_some(data, record) for record in records):
         note += (
-            " Each setting counts the same, whatever its number of seeds; means of fewer seeds or "
-            "settings say so, and are not over what the others are."
+            " Each setting has the same weight, whatever its number of seeds. A mean over fewer "
+            "seeds or settings says so; it does not cover what the others cover."
         )
     if data.leaves_out:
         note += " Settings that need no memory are left out."
     if data.published:
         note += (
-            " Under it the mean of the published table over the same settings, then the "
+            " Below it: the mean of the published table over the same settings, then the "
             "difference with the 95% interval of Welch's test for such means. "
             f"{DIFFERS} marks p at most {ALPHA}."
         )
     whole = any(_whole(data, part) for part in data.parts)
-    known, title = data.publication, "Mean over all settings that are here"
+    known, title = data.publication, "Mean over the settings of this study"
     if whole:
         note += f" {known.summary_note}"
         title = f"Mean over all settings, as in {known.summary_table}"
@@ -193,27 +193,28 @@ def results(data: StudyData, part: str) -> Table:
 def _note(data: StudyData, names: Sequence[str], compared: dict[tuple[str, str], Compared]) -> str:
     if not any((model, name) in data.published for model in data.models for name in names):
         return (
-            "Mean ± standard deviation over seeds, then the 95% bootstrap interval of the mean; "
-            "one seed has neither, and fewer than 5 one that is too narrow. In brackets how many "
-            "seeds there are, where some are missing. A dash: no cell yet."
+            "Mean ± standard deviation over seeds, then the 95% bootstrap interval of the mean. "
+            "One seed has neither; with fewer than 5 the interval is too narrow. Where seeds are "
+            "missing, their number is given in brackets. A dash: no cell yet."
         )
     many = any(name in data.publication.many_seeds for name in names)
     thirty = f" ({data.publication.many_seeds_note})" if many else ""
     note = (
-        f"First line: here, mean ± standard deviation over {counted(len(data.seeds), 'seed')}, "
-        f"or as many as stand in brackets. Second: published, over three{thirty}. Third: here "
-        "minus published, with Welch's 95% interval. A dash: no cell yet. No mark means that "
-        "nothing was shown, not that the numbers are the same: see the intervals. "
+        "First line: mean ± standard deviation here, over "
+        f"{counted(len(data.seeds), 'seed')} or the number in brackets. Second line: published, "
+        f"over three seeds{thirty}. Third line: here minus published, with Welch's 95% interval. "
+        "A dash: no cell yet. A missing mark does not mean that the numbers agree: see the "
+        "intervals. "
     )
     if len(data.seeds) < FEW:
-        note += "With so few seeds only a gulf between steady results can be marked. "
+        note += "With so few seeds, only large differences with little spread can be marked. "
     if compared:
         alone = sum(entry.test.p <= ALPHA for entry in compared.values())
         marked = sum(entry.mark == DIFFERS for entry in compared.values())
         note += (
-            f"{LEGEND} Of {counted(len(compared), 'test')} {alone} have p at most {ALPHA} by "
-            f"themselves, where chance alone would give about {ALPHA * len(compared):.0f}; "
-            f"{marked} stand the correction."
+            f"{LEGEND} p at most {ALPHA} in {alone} of {counted(len(compared), 'test')} before the "
+            f"correction, where chance alone would give about {ALPHA * len(compared):.0f}, and in "
+            f"{marked} after it."
         )
     return note.strip()
 
@@ -282,14 +283,14 @@ def floors(data: StudyData, part: str) -> Table | None:
         records.append(record)
     meant = "; ".join(f"{name}: {FLOORS[name]}" for name in known if name in FLOORS)
     note = (
-        f"Floors are returns of policies that do not do what the task asks; {meant}. Models: mean "
-        "over seeds, normalised so that 0 is the best of the floors that need no memory and 1 is "
-        f"perfect. Where that floor is {NEEDLESS} of a perfect score or more there is nothing to "
-        f"normalise. {SAME}: "
-        "every seed earned exactly what one of the floors earns, on the same episodes."
+        f"Floors are returns of fixed policies that do not solve the task; {meant}. Models: mean "
+        "over seeds, normalised so that 0 is the best floor that needs no memory and 1 is "
+        f"perfect. Settings in which that floor is {NEEDLESS} of a perfect score or more are not "
+        f"normalised. {SAME}: every seed earns exactly what one of the floors earns, on the same "
+        "episodes."
     )
     if best:
-        note += " Best: the best score there is, or one that is earned to one that nobody exceeds."
+        note += " Best: the best possible return, or the best known one and an upper bound."
     title = f"{title_of(data, part)}: floors and normalised scores"
     columns += _model_columns(data)
     return tabulate(f"{data.slug}-{part}-floors", title, columns, rows, note, records, folded=True)
@@ -342,14 +343,14 @@ def aggregates(data: StudyData) -> Table | None:
                     records.append({"model": model, "part": part, "aggregate": way, **record})
         rows.append(cells)
     note = (
-        "Scores normalised to the best floor that needs no memory (0) and to perfect (1), "
-        "settings that need no memory left out; with 95% intervals from a bootstrap over seeds, "
-        "stratified by setting, which are too narrow for fewer than 5 seeds. The interquartile "
-        "mean leaves out the worst and the best quarter of all trainings. A score below 0 is "
-        "worse than that floor. Better than others: how probably a training scores higher than "
-        "one of another model in the same setting, of the models that have all of its settings. A "
-        "model that lacks settings or seeds says so, and as many seeds of each of its settings "
-        "are taken."
+        "Scores are normalised: 0 is the best floor that needs no memory, 1 is perfect, and a "
+        "score below 0 is worse than that floor. Settings that need no memory are left out. The "
+        "95% bootstrap intervals over seeds are stratified by setting, and too narrow for fewer "
+        "than 5 seeds. The interquartile mean leaves out the worst and the best quarter of all "
+        "trainings. Better than others: the probability that a training scores higher than one "
+        "of another model in the same setting, among the models that have all of its settings. A "
+        "model that lacks settings or seeds says so; the same number of seeds of each of its "
+        "settings is used."
     )
     name = f"{data.slug}-normalised"
     return tabulate(name, "Normalised scores", ["model", *heads], rows, note, records)

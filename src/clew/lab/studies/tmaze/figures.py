@@ -26,7 +26,7 @@ _SUCCESS = "success rate"
 _WIDE = 6.0  # half the width of a range that is reported for a single corridor
 _LINES = (
     "Thick: mean over seeds; thin: seeds. Each point pools the episodes that ended in a bin of "
-    "steps; where none ended, the last value stands."
+    "steps; a bin without one keeps the last value."
 )
 
 
@@ -39,9 +39,9 @@ def published(scores: OneBudget, number: str, styles: Styles, judged: Sequence[J
     verdict = verdict_on(judged, f"Figure {number}")
     return Chart(
         f"{scores.data.slug}-figure-{number.replace('.', '-')}",
-        f"Figure {number}, {verdict}: success against corridor, {_what(scores, models)}",
+        f"Figure {number}, {verdict}: success by corridor length, {_what(scores, models)}",
         "Line: mean over seeds; shaded: its standard error, as published; bars: the 95% interval "
-        "by which the claims are judged; dots: seeds. Grey: the range that the thesis reports of "
+        "by which the claims are judged; dots: seeds. Grey: the range that the thesis reports for "
         "this agent (50 seeds, 10M steps). Dotted: guessing.",
         _corridors(scores, models, styles, claimed=True),
         columns=2,
@@ -53,8 +53,8 @@ def controls(scores: OneBudget, styles: Styles) -> Chart:
     models = [model for model in scores.models if model not in AGENTS]
     return Chart(
         f"{scores.data.slug}-controls",
-        f"Controls: success against corridor, {_what(scores, models)}",
-        "Drawn as the figures above. None of these is in the thesis.",
+        f"Controls: success by corridor length, {_what(scores, models)}",
+        "Drawn like the figures above. None of these agents is in the thesis.",
         _corridors(scores, models, styles, claimed=False),
     )
 
@@ -83,8 +83,8 @@ def windows(scores: OneBudget, styles: Styles) -> Chart | None:
     return Chart(
         f"{scores.data.slug}-windows",
         f"GTrXL-128, its learner's window as published and banded, {_what(scores, models)}",
-        "The published code acts with 128 steps in view and learns with all of the chunk in view; "
-        "banded, it learns with the 128 that it acts with. Right: success while learning.",
+        "The published code acts with 128 steps in view and learns with the whole chunk in view. "
+        "The banded agent also learns with 128. Right: success during training.",
         [success, *_learning(scores, models, styles, "success", both)],
         models,
         columns=2,
@@ -97,7 +97,7 @@ def learning(
     """Learning curves of some agents, a panel for each corridor."""
     return Chart(
         f"{scores.data.slug}-learning-{metric}-{whose}",
-        f"{metric.capitalize()} while learning, {whose}, {_what(scores, models)}",
+        f"{metric.capitalize()} during training, {whose}, {_what(scores, models)}",
         _LINES,
         _learning(scores, models, styles, metric, scores.settings),
         models,
@@ -124,10 +124,9 @@ def lengths(scores: OneBudget, styles: Styles) -> Chart:
         f"{scores.data.slug}-lengths",
         f"Success on longer corridors, {_what(scores, scores.models)}",
         "Lines: stretched corridors, which show each position of the agent's own corridor for "
-        "several places, so that only the time is new. Crosses: corridors as they are, whose "
-        "positions beyond its own the agent has never seen. Means, also at its own corridor, over "
-        "the seeds that are sent further: those that reach the junction of their own corridor in "
-        "at least half of the episodes.",
+        "several steps, so that only the time is new. Crosses: unstretched corridors, with "
+        "positions beyond the agent's own corridor, which it has never seen. All means are over "
+        "the seeds that reach the junction of their own corridor in at least half of the episodes.",
         panels,
         scores.models,
         size=(3.8, 2.8),
@@ -154,7 +153,10 @@ def _draw_corridors(
     shown = sorted({*CORRIDORS, *map(corridor_of, scores.settings)})
     axes.set_xticks(shown)
     axes.set(
-        xlim=(shown[0] - 10, shown[-1] + 10), ylim=(-0.03, 1.05), xlabel="corridor", ylabel=_SUCCESS
+        xlim=(shown[0] - 10, shown[-1] + 10),
+        ylim=(-0.03, 1.05),
+        xlabel="corridor length",
+        ylabel=_SUCCESS,
     )
 
 
@@ -189,7 +191,7 @@ def _draw_lengths(scores: OneBudget, setting: str, styles: Styles, axes: Axes) -
     axes.xaxis.set_major_locator(FixedLocator(sorted(seen)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set(ylim=(-0.03, 1.05), xlabel="corridor", ylabel=_SUCCESS)
+    axes.set(ylim=(-0.03, 1.05), xlabel="corridor length", ylabel=_SUCCESS)
 
 
 def further_success(

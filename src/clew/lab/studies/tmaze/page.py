@@ -33,11 +33,12 @@ from clew.report.figures import Styles
 from clew.stats import welch_test
 
 _EDITIONS = {
-    "published": "Agents as the authors' code has them: GTrXL's learner sees all of its chunk and "
-    "its actor a window, AReLiT's two frequencies are one, ReLiT's gates are joint, a time-out "
-    "ends an episode.",
-    "repaired": "Agents as the thesis's text means them: windows are banded, AReLiT has a half "
-    "wave of four vectors, ReLiT the thesis's gates, a time-out is completed with a value.",
+    "published": "The agents are those of the authors' code: GTrXL's learner sees its whole chunk, "
+    "its actor only a window; AReLiT's two frequencies are one; ReLiT's gates are joint; a "
+    "time-out terminates an episode.",
+    "repaired": "The agents are those of the thesis's text: windows are banded, AReLiT has a half "
+    "wave of four vectors, ReLiT has the thesis's gates, and returns are bootstrapped at a "
+    "time-out.",
 }
 
 
@@ -93,9 +94,9 @@ SUCCESS = Shown(
     axis="corridor",
     labels=lambda setting: (setting.replace("-", " "), corridor_of(setting)),
     digits=3,
-    note="Mean over seeds and its standard error, as published; below, the 95% interval by which "
-    "the claims are judged, how many seeds there are, and the share of episodes that reached "
-    "the junction. 0.5 is guessing.",
+    note="Mean over seeds ± its standard error, as published. Below: the 95% interval by which the "
+    "claims are judged, the number of seeds, and the fraction of episodes that reached the "
+    "junction. Guessing gives 0.5.",
     interval_of=mean_interval,
     more=_steady,
     below=("junction",),
@@ -138,13 +139,13 @@ def blocks(data: StudyData, styles: Styles, note: str) -> list[Block | None]:
 
 def _claims(scores: OneBudget, judged: Sequence[Judged]) -> list[Table]:
     note = (
-        "A claim is a range of success rates, and holds where the whole 95% interval of the mean "
-        "over seeds is in it, at every corridor; it does not where the interval is outside at one "
-        "of them. The interval is Student's, or wider where so few seeds may all have missed a "
-        "kind of outcome. The seeds are those with which each corridor would be decided if mean "
-        "and deviation are as seen (power 0.8); an estimate from one or two seeds is a rough one. "
-        "That a window is needed is refuted by one seed that solves a longer corridor, as a "
-        "necessity: of the mean over seeds that says nothing."
+        "A claim is a range of success rates. It holds if, at every corridor, the whole 95% "
+        "interval of the mean over seeds lies in the range, and does not hold if the interval lies "
+        "outside at one of them. The interval is Student's, or wider where so few seeds may all "
+        "have missed a kind of outcome. The seeds that would decide are those that decide every "
+        "corridor if the observed mean and deviation are right (power 0.8); an estimate from one "
+        "or two seeds is rough. One seed that solves a longer corridor refutes that a window is "
+        "necessary; it says nothing about the mean over seeds."
     )
     title = f"Claims of Figures 5.2 and 5.3 at {scores.budget}, {scores.seeds()}"
     return claims.tables(judged, scores.data.slug, title, note)
@@ -159,8 +160,8 @@ def _sentences(scores: OneBudget) -> list[str]:
         f"{counted(len(agents), 'agent')} of the thesis ({listed(agents)})"
         + (f" and {counted(len(others), 'control')} ({listed(others)})" if others else "")
         + f" on corridors of {lengths}, {scores.seeds()}, {scores.budget} each. The thesis has 50 "
-        "seeds of 10M steps on corridors of 120 to 200, and the best of 25 learning rates and "
-        "entropy costs; here those of the authors' configurations.",
+        "seeds of 10M steps on corridors of 120 to 200, with the best of 25 pairs of learning rate "
+        "and entropy cost; here the pairs are those of the authors' configurations.",
     ]
     missing = [str(n) for n in CORRIDORS if f"corridor-{n}" not in scores.settings]
     if missing:
@@ -185,9 +186,9 @@ def windows_table(scores: OneBudget) -> Table | None:
     columns = ["", Column("sees its chunk", "as published"), Column("banded", "repaired")]
     title = f"GTrXL-128: what its learner sees, {scores.budget}"
     note = (
-        "Success over the last 100K steps. The difference is that of the means, banded less "
-        "published, with Welch's 95% interval; the seeds are those that each would need for a "
-        "power of 0.8 if means and deviations are as seen."
+        "Success over the last 100K steps. The difference is banded minus published, with Welch's "
+        "95% interval. The seeds are those that each would need for a power of 0.8 if the observed "
+        "means and deviations are right."
     )
     columns.append("banded less published")
     return tabulate(f"{scores.data.slug}-windows-table", title, columns, rows, note)
@@ -230,15 +231,15 @@ def lengths_table(scores: OneBudget) -> Table:
                     record = {"model": model, "trained": corridor, "evaluated": name}
                     records.append(record | {"seeds": len(values), "mean": float(np.mean(values))})
             rows.append(cells)
-    columns = ["agent", "its own", *(Column(*_length_words(name)) for name in names)]
+    columns = ["agent", "own corridor", *(Column(*_length_words(name)) for name in names)]
     return tabulate(
         f"{scores.data.slug}-lengths-table",
         f"Success on longer corridors, {scores.budget}",
         columns,
         rows,
-        "Means of fresh episodes, with actions sampled from the policy: on the own corridor over "
-        "all seeds, on others over those that are sent further, as many as stand below the name: "
-        "they reach the junction of their own corridor in at least half of the episodes.",
+        "Mean success in fresh episodes, with actions sampled from the policy. On the own corridor "
+        "the mean is over all seeds. On others it is over the seeds that reach the junction of "
+        "their own corridor in at least half of the episodes; their number is below the name.",
         records,
         folded=True,
     )
@@ -253,12 +254,12 @@ def _mean(values: list[float] | None) -> Cell:
 
 def _length_words(name: str) -> tuple[str, str]:
     number, _, stretched = name.removeprefix("corridor-").partition("-")
-    return number, stretched or "as it is"
+    return number, stretched or "unstretched"
 
 
 _COSTS = (
-    "Of one core, each cell alone on it with one thread; {}. Other work on the machine counts: "
-    "seconds are by the clock. Measuring is on the own corridor and the longer ones."
+    "Wall time on one core, each cell alone on it with one thread; {}. Other work on the machine "
+    "is included. The evaluation is on the own corridor and the longer ones."
 )
 
 _PAGES = {
