@@ -44,6 +44,7 @@ BETTER = "better than others"
 FLOORS = {
     "constant": "always the same answer (the opposite one earns the opposite)",
     "memoryless": "the best without a memory",
+    "step number": "the best without a memory that sees the number of the step",
     "majority": "what most bits were, whatever is asked",
     "random": "random actions",
     "carried": "the last action says what is to be remembered",
