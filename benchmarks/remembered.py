@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.short_to_long import SOLVED
 
 from clew.lab.studies.popgym.floors import floors
+from clew.lab.studies.report.data import best_floor
 from clew.run import json_lines
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -175,11 +176,13 @@ def popgym(need: str, task: str, learner: str = "PPO", title: str = "") -> Measu
     (setting,) = {
         row["setting"] for row in rows(folder) if row["setting"].replace("-", "") == task.lower()
     }
+    floor = best_floor(floors("easy")[setting.replace("-", "_")])
+    assert floor is not None
     return Measure(
         need,
         f"return in POPGym's easy {task}, by {learner}",
         folder,
         by_memory(rows(folder), setting),
-        max(floors("easy")[setting.replace("-", "_")].values()),
+        floor,
         title,
     )

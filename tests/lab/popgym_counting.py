@@ -2,7 +2,8 @@
 
 If actions change nothing that is observed, the best policy of a step's observation alone is known,
 and so is its return: the mean over observations of the answer that is most often right. All cards
-of some decks are dealt, so that an observation says a little about earlier ones.
+of some decks are dealt, so that an observation says a little about earlier ones. The best policy
+that sees the number of the step as well gives the answer that is most often right at that step.
 """
 
 import math
@@ -26,6 +27,12 @@ def _repeat_first(env: Any) -> float:
     return _return(max(same, different))
 
 
+def _repeat_first_with_step(env: Any) -> float:
+    """The suit that is seen at the first step, later another one, which is a little likelier."""
+    n, steps = env.num_cards, env.longest
+    return _return((1 + (steps - 1) * (n / len(SUITS)) / (n - 1)) / steps)
+
+
 def _repeat_previous(env: Any) -> float:
     """Any suit but the one that is seen, of which one card less is left."""
     n = env.num_cards
@@ -40,22 +47,32 @@ def _autoencode(env: Any) -> float:
 
 
 def _count_recall(env: Any) -> float:
-    """The count that is most often right if the two cards are seen, but not the time.
+    """The count that is most often right if the two cards are seen, but not the time."""
+    return _return(sum(share * chances.mean(axis=0).max() for share, chances in _counts(env)))
+
+
+def _count_recall_with_step(env: Any) -> float:
+    """The count that is most often right at a step if the two cards are seen."""
+    return _return(sum(share * chances.max(axis=1).mean() for share, chances in _counts(env)))
+
+
+def _counts(env: Any) -> list[tuple[float, np.ndarray]]:
+    """How often the two cards are of one kind, and how often of two, each with the probabilities of
+    the answers then [steps, actions].
 
     After t + 1 cards, of which the last is seen, those of a kind among the t before follow a
     hypergeometric distribution.
     """
     kinds, n = len(KINDS[env.kind]), env.num_cards
-    most = n // kinds
-    right = 0.0
+    most, found = n // kinds, []
     for same in (True, False):
-        counts, there = np.zeros(most + 1), most - same
+        chances, there = np.zeros((env.longest, most + 1)), most - same
         for before in range(env.longest):
             for dealt in range(min(there, before) + 1):
                 ways = math.comb(there, dealt) * math.comb(n - 1 - there, before - dealt)
-                counts[dealt + same] += ways / math.comb(n - 1, before) / env.longest
-        right += (1 / kinds if same else 1 - 1 / kinds) * counts[: env.num_actions].max()
-    return _return(right)
+                chances[before, dealt + same] = ways / math.comb(n - 1, before)
+        found.append((1 / kinds if same else 1 - 1 / kinds, chances[:, : env.num_actions]))
+    return found
 
 
 def _higher_lower(env: Any) -> float:
@@ -74,6 +91,19 @@ COUNTED: dict[str, Callable[[Any], float]] = {
     "count_recall": _count_recall,
     "higher_lower": _higher_lower,
 }
+"""Of the best policy that sees a step's observation."""
+
+COUNTED_WITH_STEP = {
+    **COUNTED,
+    "repeat_first": _repeat_first_with_step,
+    "count_recall": _count_recall_with_step,
+}
+"""Of the best policy that sees a step's observation and its number.
+
+In the other three the number is worth nothing. Cards are in random order, so that what one says
+about the next, or about an earlier one, is the same at every step. In Autoencode the last card is
+recited while it is seen, and of the others a quarter is right with any suit.
+"""
 
 
 def _return(right: float) -> float:

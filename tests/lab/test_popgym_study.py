@@ -21,10 +21,10 @@ from clew.lab.studies.popgym.floors import best_returns, floors, returns
 from clew.lab.studies.popgym.page import page_of
 from clew.lab.studies.published import added_memories
 from clew.lab.studies.report.charts import pick
-from clew.lab.studies.report.data import read_study
+from clew.lab.studies.report.data import best_floor, read_study
 from clew.lab.studies.report.make import make_report
 from clew.memory import MEMORIES
-from popgym_counting import COUNTED
+from popgym_counting import COUNTED, COUNTED_WITH_STEP
 from report_study import write_folder
 from requested import requested
 from slow_cases import fast_only
@@ -59,21 +59,40 @@ def test_floors_are_what_random_actions_earned(difficulty: str) -> None:
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 def test_floors_are_the_best_without_a_memory(difficulty: str) -> None:
     made: dict[str, Any] = {task: POPGYM[task](difficulty=difficulty) for task in COUNTED}
-    exact = {task: best(made[task]) for task, best in COUNTED.items()}
-    assert returns("memoryless", difficulty) == pytest.approx(exact, abs=1e-12)
+    for policy, counted in (("memoryless", COUNTED), ("step_number", COUNTED_WITH_STEP)):
+        exact = {task: best(made[task]) for task, best in counted.items()}
+        assert returns(policy, difficulty) == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_the_number_of_the_step_is_no_floor_to_normalise_to(difficulty: str) -> None:
+    """It is worth something in two tasks, but an agent that does not see it would have to count."""
+    gained = set()
+    for task, known in floors(difficulty).items():
+        unseen = {name: value for name, value in known.items() if name != "step number"}
+        assert best_floor(known) == max(unseen.values())
+        if known.get("step number", -1.0) > known.get("memoryless", -1.0) + 1e-9:
+            gained.add(task)
+    assert gained == {"repeat_first", "count_recall"}
 
 
 def test_the_documentation_tells_them() -> None:
     """Its table of returns without a memory has them."""
-    text = Path("docs/popgym.md").read_text(encoding="utf-8")
+    lines = Path("docs/popgym.md").read_text(encoding="utf-8").splitlines()
     for task in returns("memoryless", "easy"):
-        found = [f"{returns('memoryless', difficulty)[task]:.2f}" for difficulty in DIFFICULTIES]
-        assert f"| `{task}` | {', '.join(found)} |" in text
+        without, with_number = (
+            ", ".join(f"{returns(policy, difficulty)[task]:.2f}" for difficulty in DIFFICULTIES)
+            for policy in ("memoryless", "step_number")
+        )
+        (line,) = (line for line in lines if line.startswith(f"| `{task}` | {without} |"))
+        assert line.endswith(f"| {with_number} |")
 
 
 @pytest.mark.parametrize("task", fast_only(returns("memoryless", "easy"), "repeat_first"))
 def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
-    """The best answer to every observation in half of many episodes, applied in the other half."""
+    """The best answer to every observation, also to every one of a step, in half of many episodes,
+    applied in the other half.
+    """
     env: Any = POPGYM[task]()
 
     @jax.jit
@@ -86,12 +105,14 @@ def test_the_best_without_a_memory_is_what_counting_finds(task: str) -> None:
 
     seen, rewards = map(np.asarray, play(jax.random.split(jax.random.key(0), 8_000)))
     kinds = np.unique(seen.reshape(-1, seen.shape[-1]), axis=0)
-    earned = 0.0
+    earned = {"memoryless": 0.0, "step_number": 0.0}
     for kind in kinds:
-        asked = (seen == kind).all(-1)
-        chosen = rewards[:4_000][asked[:4_000]].sum(0).argmax()
-        earned += rewards[4_000:][asked[4_000:]].sum(0)[chosen] / 4_000
-    assert earned == pytest.approx(returns("memoryless", "easy")[task], abs=0.015)
+        paid = np.where((seen == kind).all(-1)[..., None], rewards, 0.0)
+        seen_before, fresh = paid[:4_000].mean(0), paid[4_000:].mean(0)  # [time, actions]
+        earned["memoryless"] += fresh.sum(0)[seen_before.sum(0).argmax()]
+        earned["step_number"] += fresh[np.arange(env.longest), seen_before.argmax(1)].sum()
+    for policy, value in earned.items():
+        assert value == pytest.approx(returns(policy, "easy")[task], abs=0.015)
 
 
 def test_an_action_can_carry_what_repeat_first_asks_for() -> None:
@@ -191,5 +212,6 @@ def test_its_report_counts_tasks_that_ask_for_a_memory(tmp_path: Path) -> None:
     (rows,) = tmp_path.rglob("*-floors.csv")
     for row in csv.DictReader(rows.read_text().splitlines()):
         known, possible = best[row["setting"].replace("-", "_")]
+        assert row["step number"] == "" or float(row["memoryless"]) <= float(row["step number"])
         assert float(row["best known"]) == known and float(row["best possible"]) == possible
     assert "| 0.54 to 0.82 |" in text

@@ -116,8 +116,9 @@ def test_the_best_floor_without_a_memory(unfinished) -> None:
     data = read_study(unfinished[0])
     info = data.settings["length-3"]
     assert info.floor == pytest.approx(0.02) and not info.needless
-    opposite = info._replace(floors={"constant": -0.26, "majority": 0.5, "memoryless": -0.26})
-    assert opposite.floor == 0.26  # the other constant answer; the majority needs a memory
+    known = {"constant": -0.26, "majority": 0.5, "memoryless": -0.26, "step number": 0.5}
+    assert info._replace(floors=known).floor == 0.26  # the other constant answer
+    assert info._replace(floors={"majority": 0.5}).floor is None  # it needs a memory
     assert data.settings["length-1"].needless
     assert info._replace(floors={}).floor is None
     assert not info._replace(floors={"random": -1200.0}, perfect=-100.0).needless

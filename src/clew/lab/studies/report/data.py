@@ -42,8 +42,16 @@ NEEDED: Mapping[str, tuple[str, tuple[type, ...]]] = {
 """The required keys of every row, and the types of their values."""
 NEEDLESS = 0.9
 """A setting does not need a memory if a policy without one earns this share of a perfect score."""
+NEED_A_MEMORY = ("majority", "step number")
+"""Floors that are only shown: they take a memory, if only to count the steps."""
 SEEDS = 3
 """Assumed number of seeds for published numbers that do not state it."""
+
+
+def best_floor(floors: Mapping[str, float]) -> float | None:
+    """The best of the floors that need no memory; None if there is none."""
+    plain = {name: value for name, value in floors.items() if name not in NEED_A_MEMORY}
+    return max((abs(v) if name == "constant" else v for name, v in plain.items()), default=None)
 
 
 class SettingInfo(NamedTuple):
@@ -62,12 +70,9 @@ class SettingInfo(NamedTuple):
     def floor(self) -> float | None:
         """The best score without a memory; None if no floor is known.
 
-        "constant" is always the same answer, and the opposite answer earns the opposite; "majority"
-        needs a memory.
+        "constant" is always the same answer, and the opposite answer earns the opposite.
         """
-        plain = {name: value for name, value in self.floors.items() if name != "majority"}
-        known = [abs(v) if name == "constant" else v for name, v in plain.items()]
-        return max(known, default=None)
+        return best_floor(self.floors)
 
     @property
     def needless(self) -> bool:

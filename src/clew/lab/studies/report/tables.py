@@ -44,6 +44,7 @@ BETTER = "better than others"
 FLOORS = {
     "constant": "always the same answer (the opposite answer earns the opposite return)",
     "memoryless": "the best policy without memory",
+    "step number": "the best policy without memory that sees the number of the step",
     "majority": "the more frequent value of the bits, whichever bit is asked for",
     "random": "random actions",
     "carried": "the previous action carries what has to be remembered",
