@@ -116,7 +116,7 @@ def provenance(data: StudyData, note: str) -> Table:
     commits = dict.fromkeys(str(row.get("git_commit") or "unknown") for row in rows)
     seconds = sum(row["seconds"] for row in rows)
     facts = {
-        "command": data.page.command(data),
+        "latest command": data.page.command(data),
         "folder": str(data.folder),
         "seeds": ", ".join(map(str, data.seeds)),
         "training": f"{budget} per cell",

@@ -142,7 +142,7 @@ class Page:
     """How a report shows the folders of a study."""
 
     command: "Callable[[StudyData], str]"
-    """The command that makes such a folder."""
+    """The command that made the folder, the latest if there were several."""
     publication: Publication = field(default_factory=Publication)
     form: str = ""
     """The name of the report's own form, if it has one; such folders cannot be mixed with
