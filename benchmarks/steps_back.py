@@ -6,6 +6,7 @@
     python -m benchmarks.steps_back results/what-counts --plan parts --workers 2
     python -m benchmarks.steps_back results/step-number --plan step --seeds 10 --workers 2
     python -m benchmarks.steps_back results/told-the-step --plan told --seeds 10 --workers 2
+    python -m benchmarks.steps_back results/told-modulo-7 --plan modulo --seeds 10 --workers 2
 
 On POPGym's easy RepeatPrevious a GRU and an LRU earn the maximum by PPO, minGRU 0.32 and AReLiT
 -0.04 (results/popgym-easy-ppo). The agent, the learner and the steps are those of that table, with
@@ -83,6 +84,13 @@ Expected, written down before the first run: the GRU earns -0.48 with it, above 
 is not told apart from `position_mlp`; RG-LRU earns -0.25 with it and is not told apart from RG-LRU
 without. The rule: Welch's test of these three pairs with Holm's correction, at 0.05, in
 CountRecall.
+
+The seventh, made when the sixth had been seen: told the number, RG-LRU earns -0.48, 0.20 less than
+without. Is the number a shortcut that keeps it from counting, or do 32 more inputs disturb it? Ten
+seeds of RG-LRU that is told the number modulo 7: inputs of the same kind, which say little about
+how many cards there were. Expected, written down before the first run: -0.28, above RG-LRU that is
+told the number and not told apart from RG-LRU without. The rule: Welch's test of both with Holm's
+correction, at 0.05.
 
 Run it again to resume.
 """
@@ -170,6 +178,13 @@ def told() -> Study:
     return study.only(list(models), ["count-recall"])
 
 
+def modulo() -> Study:
+    """RG-LRU that is told the number of the step modulo 7, in counts."""
+    models = {"rg_lru-told-modulo-7": told_the_step("rg_lru", period=7)}
+    study = replace(grid.study(), name="told-modulo-7", models=models, weights={})
+    return study.only(list(models), ["count-recall"])
+
+
 PLANS = {
     "steps-back": steps_back,
     "elsewhere": elsewhere,
@@ -177,6 +192,7 @@ PLANS = {
     "parts": parts,
     "step": step,
     "told": told,
+    "modulo": modulo,
 }
 
 
@@ -191,10 +207,10 @@ def own(memory: str, **options: Any) -> TrainConfig:
     return replace(agent("rg_lru", **options), memory=f"benchmarks.rg_lru_parts:{memory}")
 
 
-def told_the_step(memory: str) -> TrainConfig:
+def told_the_step(memory: str, **told: int) -> TrainConfig:
     """The table's agent with its memory in `benchmarks.told_the_step`."""
     config = agent(memory)
-    options = {"of": memory, "options": dict(config.memory_options)}
+    options = {"of": memory, "options": dict(config.memory_options), **told}
     return replace(config, memory="benchmarks.told_the_step:ToldTheStep", memory_options=options)
 
 

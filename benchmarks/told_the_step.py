@@ -23,10 +23,12 @@ class ToldTheStep(AbstractMemory):
         of: name of the inner memory.
         options: the inner memory's.
         encoding_size: size of e, by default that of `PositionMLP`.
+        period: tell the number modulo this instead; 0 for the number itself.
     """
 
     inner: AbstractMemory
     encoding_size: int = eqx.field(static=True)
+    period: int = eqx.field(static=True)
     input_size: int = eqx.field(static=True)
     output_size: int = eqx.field(static=True)
 
@@ -38,11 +40,12 @@ class ToldTheStep(AbstractMemory):
         of: str = "gru",
         options: Mapping[str, Any] | None = None,
         encoding_size: int = 32,
+        period: int = 0,
     ):
         self.inner = make_memory(
             of, input_size=input_size + encoding_size, key=key, **(options or {})
         )
-        self.encoding_size = encoding_size
+        self.encoding_size, self.period = encoding_size, period
         self.input_size, self.output_size = input_size, self.inner.output_size
 
     def init_state(self) -> State:
@@ -59,6 +62,7 @@ class ToldTheStep(AbstractMemory):
     ) -> tuple[State, Float[Array, "time out"]]:
         step, inner = state
         positions, step = count_positions(step, starts)
-        encoded = encode(positions, self.encoding_size, xs.dtype)
+        told = positions % self.period if self.period else positions
+        encoded = encode(told, self.encoding_size, xs.dtype)
         inner, ys = self.inner.unroll(inner, jnp.concatenate([xs, encoded], axis=-1), starts)
         return (step, inner), ys
