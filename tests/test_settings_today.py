@@ -108,6 +108,8 @@ STUDIES: dict[str, Study] = {
     "tmaze-120-longer": which_learner.tmaze_120_longer(),
     "tmaze-200": tmaze_200.tmaze_200(),
     "trials/bandit-10": trials.STUDIES["bandit-10"],
+    "told-modulo-7": steps_back.modulo(),
+    "told-the-step": steps_back.told(),
     "what-counts": steps_back.parts(),
     "which-learner": which_learner.defaults(),
 }
