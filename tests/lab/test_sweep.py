@@ -155,8 +155,13 @@ def test_a_memory_of_ones_own_is_called_by_its_label() -> None:
 
 
 @pytest.mark.slow
-def test_processes_share_a_sweep(tmp_path: Path, kills: None) -> None:
+def test_processes_share_a_sweep(
+    tmp_path: Path, kills: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process leaves alone what another has started, and takes it over once that is gone."""
+    # A busy machine delays heartbeats by more than a second.
+    for module in (storage, sweep_module):
+        monkeypatch.setattr(module, "GRACE", 5)
     sweep = small_sweep(at_once=2)
     go_on(sweep, tmp_path, left=1)
     with living(tmp_path):
