@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ if not any(argument.startswith("--slow") for argument in sys.argv):
     os.environ.setdefault("CLEW_TESTS", "fast")
 if os.environ.setdefault("CLEW_TESTS", "slow") == "fast":
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    quick = "--xla_cpu_parallel_codegen_split_count=1"
+    # XLA of JAX 0.11 has the older way no more, and ends Python for a flag that it does not know.
+    if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
+        quick += " --xla_cpu_use_fusion_emitters=false"
     os.environ.setdefault("XLA_FLAGS", quick)
     # Nor are the source file and line of each operation of a program needed.
     os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")

@@ -193,6 +193,9 @@ def test_ordinary_operations() -> None:
         out = jnp.linalg.norm(w, axis=1), jax.nn.softmax(w), jnp.tril(w[:3]), jax.nn.gelu(w)
         yield from (*out, taken, picked, total, jnp.clip(y, -1, 1), jnp.sinh(x), w[i, 1])
         yield jnp.flip(w, 0)
+        slope = jax.grad(lambda v: jnp.sum(jnp.tanh(v)))
+        yield from (*jnp.unstack(w, axis=1), slope(x), jnp.log2(1 + x**2))
+        yield jnp.polyval(jnp.array([2.0, -1.0, 0.5]), x)
 
     assert_lowered(lambda x, i: list(function(x, i)))
 

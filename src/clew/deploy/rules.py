@@ -67,6 +67,26 @@ def _integer_power(low: "Lowering", equation: Any, values: list[Value]) -> Value
     return result if y >= 0 else low.elementwise("divide", low.number(1, x), result)
 
 
+def _log2(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    return low.elementwise("divide", low.emit("log", *values), low.number(math.log(2), values[0]))
+
+
+def _one_minus_square(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    (x,) = values
+    one = low.number(1, x)
+    return low.elementwise(
+        "multiply", low.elementwise("add", one, x), low.elementwise("subtract", one, x)
+    )
+
+
+def _polynomial(low: "Lowering", equation: Any, values: list[Value]) -> Value:
+    """Horner's rule; the coefficients begin with the constant."""
+    x, *rest, result = values
+    for coefficient in reversed(rest):
+        result = low.elementwise("add", low.elementwise("multiply", result, x), coefficient)
+    return result
+
+
 def _hyperbolic(sign: str, low: "Lowering", equation: Any, values: list[Value]) -> Value:
     up = low.emit("exp", values[0])
     down = low.emit("exp", low.emit("negative", values[0]))
@@ -154,6 +174,12 @@ def _stack(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     shapes = [(*v.shape[:axis], 1, *v.shape[axis:]) for v in values]
     parts = [low.reshape(v, shape) for v, shape in zip(values, shapes, strict=True)]
     return low.concatenate(parts, axis)
+
+
+def _unstack(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]:
+    axis, (x,) = equation.params["axis"], _whole(low, equation, values)
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    return [low.reshape(low.slice(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
 
 
 def _tile(low: "Lowering", equation: Any, values: list[Value]) -> Value:
@@ -625,7 +651,7 @@ _SAME = (
 """Primitives that are one operation; "primitive:operation" if the names differ."""
 _CALLS = {
     **dict.fromkeys(("jit", "pjit", "remat2", "checkpoint", "composite"), "jaxpr"),
-    **dict.fromkeys(("closed_call", "core_call"), "call_jaxpr"),
+    **dict.fromkeys(("closed_call", "core_call", "eval_jaxpr"), "call_jaxpr"),
     **dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
     "custom_vmap_call": "call",
 }
@@ -651,6 +677,9 @@ RULES: dict[str, Rule] = {
     "integer_pow": _integer_power,
     "round": _round,
     "square": lambda low, _, x: low.elementwise("multiply", *x, *x),
+    "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
+    "log2": _log2,
     "rsqrt": lambda low, _, x: low.elementwise("divide", low.number(1, x[0]), low.emit("sqrt", *x)),
     "exp2": lambda low, _, x: low.elementwise("power", low.number(2, x[0]), *x),
     "erfc": lambda low, _, x: low.elementwise("subtract", low.number(1, x[0]), low.emit("erf", *x)),
@@ -666,6 +695,7 @@ RULES: dict[str, Rule] = {
     "transpose": lambda low, e, x: low.transpose(x[0], e.params["permutation"]),
     "concatenate": lambda low, e, x: low.concatenate(_whole(low, e, x), e.params["dimension"]),
     "stack": _stack,
+    "unstack": _unstack,
     "tile": _tile,
     "slice": _slice,
     "split": _split,
