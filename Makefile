@@ -1,4 +1,4 @@
-# All common tasks of clew. Needs make and Python 3.11, 3.12 or 3.13; `make` lists the tasks.
+# All common tasks of clew. Needs make and Python 3.11 to 3.14; `make` lists the tasks.
 # Variables can be set: make test PYTEST_ARGS="-k lstm", make venv PYTHON=python3.12
 
 VENV := .venv

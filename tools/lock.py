@@ -1,4 +1,4 @@
-"""Renews requirements.lock: exact versions and hashes for Python 3.11 to 3.13 on any platform.
+"""Renews requirements.lock: exact versions and hashes for Python 3.11 to 3.14 on any platform.
 
 The resolver (uv) is installed into a temporary environment, so that users of clew never have to
 download it.

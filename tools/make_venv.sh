@@ -1,20 +1,20 @@
 #!/bin/sh
 # Builds or mends the virtual environment from the lock file: tools/make_venv.sh FOLDER
-# Needs a Python 3.11, 3.12 or 3.13 and nothing else. PYTHON=... chooses one.
+# Needs a Python from 3.11 to 3.14 and nothing else. PYTHON=... chooses one.
 set -eu
 venv=$1
-suitable='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))'
+suitable='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))'
 
 find_python() {
-    for name in ${PYTHON:-python3 python python3.13 python3.12 python3.11}; do
+    for name in ${PYTHON:-python3 python python3.14 python3.13 python3.12 python3.11}; do
         if "$name" -c "$suitable" >/dev/null 2>&1; then
             echo "$name"
             return
         fi
     done
     {
-        echo "error: clew needs Python 3.11, 3.12 or 3.13, and none was found."
-        echo "Looked for: ${PYTHON:-python3, python, python3.13, python3.12, python3.11}."
+        echo "error: clew needs Python 3.11 to 3.14, and none was found."
+        echo "Looked for: ${PYTHON:-python3, python, python3.14, python3.13, python3.12, python3.11}."
         echo "Install one, or name it: make venv PYTHON=/path/to/python3.12"
     } >&2
     exit 2

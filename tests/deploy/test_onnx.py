@@ -34,7 +34,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 __all__ = ["quick_compilation"]
-TOLERANCE = 1e-5
+TOLERANCE = 2e-5  # in float32, where rounding made up to 1.1e-5; float64 has its own below
 
 
 def onnx_deviation(step: PolicyStep, batch: int, time: int) -> float:

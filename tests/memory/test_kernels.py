@@ -232,6 +232,26 @@ def test_a_broken_library_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         build.load_kernels()
 
 
+def test_a_compiler_that_takes_too_long_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It ends with the program that it has started, and leaves nothing behind."""
+    monkeypatch.setenv("CLEW_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(build, "_LONGEST", 2.0)
+    script, pipe = tmp_path / "c++", tmp_path / "pipe"
+    script.write_text(f"#!/bin/sh\n[ $1 = --version ] && exit\nsleep 60 > {pipe} & wait\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(build.NotBuilt, match="timed out after 2.0 seconds"):
+        build.load_kernels()
+    os.set_blocking(reader, True)
+    assert os.read(reader, 1) == b"", "it is at its end once nobody has it open for writing"
+    os.close(reader)
+    assert list((tmp_path / "kernels").iterdir()) == []
+
+
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A cache with a library in it, and a compiler that makes the same one again at once."""

@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -186,15 +187,37 @@ def _build(compiler: list[str], folder: Path, fingerprint: str) -> Path:
         # A compiler that does not know the processor's flags can do without them.
         for more in (_FOR_THIS_PROCESSOR, ()):
             command = [*compiler, *_FLAGS, *more, *main, "-o", name]
-            run = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST)
-            if run.returncode == 0:
+            failure = _compile(command)
+            if failure is None:
                 return _keep(Path(name), f"kernels-{fingerprint}")
-        raise NotBuilt(f"{shlex.join(compiler)} failed: {run.stderr.strip()[-2000:]}")
+        raise NotBuilt(f"{shlex.join(compiler)} failed: {failure}")
     except (OSError, subprocess.SubprocessError) as error:
         raise NotBuilt(f"{shlex.join(compiler)} failed: {error}") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
+
+
+def _compile(command: list[str]) -> str | None:
+    """Runs a compiler; returns what it wrote if it fails.
+
+    A compiler that is stopped, because it takes too long or by Ctrl-C, is stopped with the programs
+    that it has started, which would go on without it.
+    """
+    own_group = 0 if os.name == "posix" else None
+    ignored, read = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=ignored, stderr=read, text=True, process_group=own_group
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=_LONGEST)
+        except BaseException:
+            if os.name == "posix":
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+            raise
+    return said.strip()[-2000:] if process.returncode else None
 
 
 def _keep(unfinished: Path, name: str) -> Path:
