@@ -21,7 +21,7 @@ Run it again to resume.
 
 from dataclasses import replace
 
-from benchmarks.plans import run_plan
+from benchmarks.plans import on_popgym, run_plan
 
 from clew.lab.grid import Study
 from clew.lab.studies.popgym import grid
@@ -38,8 +38,7 @@ def joint_encoder() -> Study:
     agent = grid.agent("gru")
     joint = replace(agent, network=replace(agent.network, encoder="joint"))
     models = {"gru-joint": joint, "gru": agent}
-    study = replace(grid.study(), name="joint-encoder", models=models, weights={})
-    return study.only(list(models), TASKS)
+    return on_popgym("joint-encoder", models, TASKS)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Benchmarks that are studies: their agents, and a command line that runs a plan into a folder."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ from benchmarks.options import described
 from clew import TrainConfig
 from clew.cli import ENDINGS, report_error
 from clew.lab.grid import Study, StudyResult, run_study
+from clew.lab.studies.popgym import grid
 from clew.lab.studies.popgym.grid import SIZES
 from clew.lab.studies.published import GridOptions
 from clew.memory import options_among
@@ -28,6 +29,11 @@ def agents(
         )
         for memory in memories
     }
+
+
+def on_popgym(name: str, models: Mapping[str, TrainConfig], tasks: Sequence[str]) -> Study:
+    """A study of these agents on some of POPGym's easy tasks, with the table's steps by PPO."""
+    return replace(grid.study(), name=name, models=models, weights={}).only(list(models), tasks)
 
 
 @contextmanager

@@ -62,7 +62,7 @@ Run it again to resume.
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.plans import run_plan
+from benchmarks.plans import on_popgym, run_plan
 
 from clew import PPOConfig, TrainConfig
 from clew.lab.grid import Study
@@ -89,8 +89,7 @@ FIRST_SEED = 100
 def silent_tasks() -> Study:
     """The unchanged GRU, and the GRU with one change each."""
     models = {name: changed("gru", **settings) for name, settings in CHANGES.items()}
-    study = replace(grid.study(), name="silent-tasks", models=models, weights={})
-    return study.only(list(models), TASKS)
+    return on_popgym("silent-tasks", models, TASKS)
 
 
 def again() -> Study:
@@ -100,8 +99,7 @@ def again() -> Study:
         "gru-unscaled": changed("gru", **CHANGES["unscaled"]),
         "none-unscaled": changed("none", **CHANGES["unscaled"]),
     }
-    study = replace(grid.study(), name="silent-tasks-again", models=models, weights={})
-    return study.only(list(models), [ESCAPE])
+    return on_popgym("silent-tasks-again", models, [ESCAPE])
 
 
 def longer() -> Study:
@@ -124,8 +122,7 @@ def changed(memory: str, **settings: Any) -> TrainConfig:
 def elsewhere() -> Study:
     """The change in tasks that the unchanged GRU learns."""
     models = {"gru-unscaled": changed("gru", **CHANGES["unscaled"])}
-    study = replace(grid.study(), name="silent-tasks-elsewhere", models=models, weights={})
-    return study.only(list(models), LEARNED)
+    return on_popgym("silent-tasks-elsewhere", models, LEARNED)
 
 
 def rewards() -> Study:
@@ -133,8 +130,7 @@ def rewards() -> Study:
     agent = changed("gru", **CHANGES["unscaled"])
     scaled = replace(agent, wrappers=replace(agent.wrappers, reward_scale=10.0))
     models = {"gru-unscaled-rewards-10": scaled}
-    study = replace(grid.study(), name="silent-tasks-rewards", models=models, weights={})
-    return study.only(list(models), [ESCAPE, *LEARNED])
+    return on_popgym("silent-tasks-rewards", models, [ESCAPE, *LEARNED])
 
 
 PLANS = {

@@ -99,7 +99,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.plans import run_plan
+from benchmarks.plans import on_popgym, run_plan
 
 from clew.lab.grid import Study
 from clew.lab.studies.popgym import grid
@@ -126,15 +126,13 @@ def steps_back() -> Study:
         "attention-arelit": below("arelit"),
         "attention-min_gru": below("min_gru"),
     }
-    study = replace(grid.study(), name="steps-back", models=models, weights={})
-    return study.only(list(models), [TASK])
+    return on_popgym("steps-back", models, [TASK])
 
 
 def elsewhere() -> Study:
     """Attention below AReLiT in tasks where AReLiT alone is behind."""
     models = {"attention-arelit": below("arelit")}
-    study = replace(grid.study(), name="attention-below", models=models, weights={})
-    return study.only(list(models), BEHIND)
+    return on_popgym("attention-below", models, BEHIND)
 
 
 def counts() -> Study:
@@ -144,8 +142,7 @@ def counts() -> Study:
         "rg_lru": agent("rg_lru"),
         "rg_lru-no-convolution": agent("rg_lru", conv=0),
     }
-    study = replace(grid.study(), name="convolution-and-counts", models=models, weights={})
-    return study.only(list(models), ["count-recall", "mine-sweeper"])
+    return on_popgym("convolution-and-counts", models, ["count-recall", "mine-sweeper"])
 
 
 def parts() -> Study:
@@ -160,29 +157,25 @@ def parts() -> Study:
         "min_gru-long-gate": own("MinGRUParts", chrono=80, output_gate=True),
         "min_gru-long-gate-root": own("MinGRUParts", chrono=80, output_gate=True, root=True),
     }
-    study = replace(grid.study(), name="what-counts", models=models, weights={})
-    return study.only(list(models), ["count-recall"])
+    return on_popgym("what-counts", models, ["count-recall"])
 
 
 def step() -> Study:
     """No memory but the number of the step, in counts."""
     models = {"position_mlp": agent("position_mlp")}
-    study = replace(grid.study(), name="step-number", models=models, weights={})
-    return study.only(list(models), ["count-recall"])
+    return on_popgym("step-number", models, ["count-recall"])
 
 
 def told() -> Study:
     """A GRU and RG-LRU that are also told the number of the step, in counts."""
     models = {f"{memory}-told": told_the_step(memory) for memory in ("gru", "rg_lru")}
-    study = replace(grid.study(), name="told-the-step", models=models, weights={})
-    return study.only(list(models), ["count-recall"])
+    return on_popgym("told-the-step", models, ["count-recall"])
 
 
 def modulo() -> Study:
     """RG-LRU that is told the number of the step modulo 7, in counts."""
     models = {"rg_lru-told-modulo-7": told_the_step("rg_lru", period=7)}
-    study = replace(grid.study(), name="told-modulo-7", models=models, weights={})
-    return study.only(list(models), ["count-recall"])
+    return on_popgym("told-modulo-7", models, ["count-recall"])
 
 
 PLANS = {
