@@ -11,10 +11,10 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clew.errors import Settings, UserError, check_call, require_choice, unknown_name
 from clew.files import read_json, write_file
@@ -104,6 +104,9 @@ class TensorBoard(Logger):
     reported.
     """
 
+    needs = "tensorboardX"
+    """The package that it imports when it starts."""
+
     def __init__(self) -> None:
         self._writer: Any = None
         self._events: Any = None
@@ -152,6 +155,9 @@ class WeightsAndBiases(Logger):
     resumed run equals an uninterrupted one. Rows that W&B has missed, because it was added late or
     could not be reached, are logged when the run is resumed.
     """
+
+    needs = "wandb"
+    """As in `TensorBoard`."""
 
     def __init__(self) -> None:
         self._run: Any = None
@@ -226,19 +232,7 @@ def log_in(config: WandbConfig) -> None:
         raise UserError("wandb has no key; run `wandb login`, or choose --wandb.mode offline")
 
 
-class Package(NamedTuple):
-    """A logger and the package that it needs."""
-
-    make: Callable[[], Logger]
-    """The logger's class."""
-    needs: str
-    """The module that it imports when it starts."""
-
-
-LOGGERS = {
-    "tensorboard": Package(TensorBoard, "tensorboardX"),
-    "wandb": Package(WeightsAndBiases, "wandb"),
-}
+LOGGERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 """Every logger by its name, which is also the name of clew's extra for its package."""
 
 
@@ -258,10 +252,10 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
             continue
         if name not in LOGGERS:
             raise unknown_name("logger", name, LOGGERS)
-        package = LOGGERS[name]
-        if package.needs not in sys.modules and importlib.util.find_spec(package.needs) is None:
+        package = LOGGERS[name].needs
+        if package not in sys.modules and importlib.util.find_spec(package) is None:
             raise UserError(
-                f"the logger {name} needs {package.needs}, which is not installed: "
+                f"the logger {name} needs {package}, which is not installed: "
                 f'pip install "clew[{name}]"'
             )
     if "wandb" in names:
@@ -270,4 +264,4 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
 
 def make_logger(name: str) -> Logger:
     """Builds a logger without arguments: one of `LOGGERS`, or one named "module:Class"."""
-    return resolve(name)() if is_reference(name) else LOGGERS[name].make()
+    return resolve(name)() if is_reference(name) else LOGGERS[name]()
