@@ -249,12 +249,13 @@ def _pack_rows(
     pack = {"settings": job["settings"], "seeds": job["seeds"], **seconds}
     rows = []
     for index, (lane, curve, own) in enumerate(zip(lanes, curves, played, strict=True)):
+        size, kernels = agents[index // count]
         rows.append(
-            _identity(job, index // count, lane.config, agents[index // count].kernels)
+            _identity(job, index // count, lane.config, kernels)
             | _measured(job, own)
             | {
                 "curve": curve,
-                "parameters": agents[index // count].parameters,
+                "parameters": size,
                 "seconds": round(sum(timed) * lane.config.steps / steps, 3),
                 "pack": pack,
             }
@@ -262,19 +263,11 @@ def _pack_rows(
     return rows
 
 
-class BuiltAgent(NamedTuple):
-    """Facts about an agent from building it, without computing anything."""
-
-    parameters: int
-    kernels: str
-    """See `clew.memory.kernels.provenance_of`."""
-
-
-def agent_of(config: TrainConfig) -> BuiltAgent:
-    """The agent of a cell; nothing is computed."""
+def agent_of(config: TrainConfig) -> tuple[int, str]:
+    """A cell's number of parameters and its kernels, see `provenance_of`; nothing is computed."""
     task = make_task(config)
     agent, kernels = provenance_of(lambda: abstract_agent(config, task))
-    return BuiltAgent(parameters(agent), kernels)
+    return parameters(agent), kernels
 
 
 def _run_cell(job: Job, progress: Share) -> list[Row]:
@@ -306,7 +299,7 @@ def _cell_row(
     rows = read_metrics(Path(config.run_dir) / config.name)
     names, begin = make_task(config).metric_names, rows[-1]["steps"] - job["last_steps"]
     last = _pooled([row for row in rows if row["steps"] > begin], names)
-    row = _identity(job, 0, config, agent_of(config).kernels) | _measured(job, own)
+    row = _identity(job, 0, config, agent_of(config)[1]) | _measured(job, own)
     if own is None:
         row["mean"] = last[job["score"]]
     return row | {
