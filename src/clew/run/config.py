@@ -321,7 +321,14 @@ class TrainConfig(LearnerSettings):
 
     def _validate_learning(self) -> None:
         """Validates the learner's settings and the steps, which are whole rollouts."""
-        self._validate_algorithm()
+        if not is_reference(self.algorithm):  # otherwise `learning` raises the error
+            require_choice("algorithm", self.algorithm, ALGORITHMS)
+            if self.learner_options:
+                raise UserError(
+                    f"learner_options are for a learner of your own (module:Class); the settings "
+                    f"of {self.algorithm} are in the group {self.algorithm}, got "
+                    f"{self.learner_options}"
+                )
         together(self.learning.validate, lambda: require_at_least("steps", self.steps, 1, 2**53))
         if self.steps < self.steps_per_update:
             raise UserError(
@@ -335,16 +342,6 @@ class TrainConfig(LearnerSettings):
         require_types(self)
         for name in _GROUPS:
             require_types(getattr(self, name), f"{name}.{{}}")
-
-    def _validate_algorithm(self) -> None:
-        if is_reference(self.algorithm):
-            return  # `learning` raises the error
-        require_choice("algorithm", self.algorithm, ALGORITHMS)
-        if self.learner_options:
-            raise UserError(
-                f"learner_options are for a learner of your own (module:Class); the settings of "
-                f"{self.algorithm} are in the group {self.algorithm}, got {self.learner_options}"
-            )
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
