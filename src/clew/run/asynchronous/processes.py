@@ -258,11 +258,6 @@ class ProcessPool(ActorPool):
     def close(self) -> None:
         self._closing()
 
-    @property
-    def pids(self) -> list[int]:
-        """The processes of the actors."""
-        return [running.process.pid or 0 for running in self._running]
-
     def _start(self, spec: ActorSpec) -> _Running:
         size = ByteLayout(self._gathered).size
         heartbeat = shared_bytes(self._context, HEARTBEAT_BYTES)

@@ -241,11 +241,6 @@ class RayPool(ActorPool):
                 running.kill()
         self._running = []
 
-    @property
-    def actors(self) -> list[RunningActor]:
-        """The actors."""
-        return self._running
-
     def _learned(self, owners: list[RunningActor]) -> None:
         """Lets actors continue after their rollouts were learned from or dropped."""
         for running in owners:
