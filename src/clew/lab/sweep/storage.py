@@ -56,20 +56,11 @@ def open_storage(path: Path, url: str = "") -> Iterator[Any]:
     Raises:
         UserError: if it cannot be opened, or is a link or not a regular file.
     """
-    storage = _storage(path, url)
-    try:
-        yield storage
-    finally:  # Optuna leaves this to the garbage collector, about which Python 3.13 warns
-        storage.remove_session()
-        storage.engine.dispose()
-
-
-def _storage(path: Path, url: str) -> Any:
     optuna = import_optuna()
     try:
         if not url:
             os.close(open_to_append(path / DATABASE))
-        return optuna.storages.RDBStorage(
+        storage = optuna.storages.RDBStorage(
             url or f"sqlite:///{path / DATABASE}",
             engine_kwargs={} if url else {"connect_args": {"timeout": 60}},
             heartbeat_interval=HEARTBEAT,
@@ -82,6 +73,11 @@ def _storage(path: Path, url: str) -> Any:
         raise UserError(
             f"cannot open the sweep's database {url or path / DATABASE}: {line}"
         ) from error
+    try:
+        yield storage
+    finally:  # Optuna leaves this to the garbage collector, about which Python 3.13 warns
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 class SweepTrial(NamedTuple):
