@@ -69,15 +69,11 @@ class Logger(Protocol):
 
 
 def scalars(row: dict[str, Any], first_seed: int = 0) -> dict[str, float]:
-    """The numbers of a row by name, for loggers without a notion of seeds.
+    """The numbers of a row of metrics by name, for loggers without a notion of seeds.
 
     With one seed a metric has its own name. With several seeds, its name has their mean, and
     name/seed-number has the value of each. Values of None are left out, as are "update" and
     "steps", which are the time axis.
-
-    Args:
-        row: as `clew.run.metrics.make_row` makes it.
-        first_seed: number of the run's first seed.
     """
     found: dict[str, float] = {}
     for name, value in row.items():

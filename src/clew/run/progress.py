@@ -119,12 +119,7 @@ def format_scores(row: dict[str, Any]) -> list[str]:
 
 
 class EpisodeLines:
-    """A line every few seconds about episodes: how many were played, their rate, the time left.
-
-    Args:
-        total: number of episodes to play.
-        log: called with a line.
-    """
+    """A line every few seconds about episodes: how many were played, their rate, the time left."""
 
     def __init__(self, total: int, log: Callable[[str], None]):
         self._total, self._log = total, log
@@ -222,11 +217,8 @@ class Background:
 class Logged(Progress):
     """A listener that passes everything on to another one, and every row to loggers.
 
-    Loggers start with the training, after metrics.jsonl was cut back to the checkpoint.
-
-    Args:
-        listener: receives everything, and a message about each logger that fails.
-        loggers: by name.
+    Loggers start with the training, after metrics.jsonl was cut back to the checkpoint. The other
+    listener gets a message about each that fails.
     """
 
     def __init__(self, listener: Progress, loggers: dict[str, Logger]):

@@ -140,10 +140,6 @@ def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
     the seeds. Environments are divided only on request: that made AReLiT and ReLiT faster, but LSTM
     and GRU slower. Everything else gets one device, with XLA's own threads unless it is such a task
     on a CPU.
-
-    Args:
-        config: of a run; `devices` 0 and `device_threads` "auto" are replaced.
-        task: of the run.
     """
     on_processor = task.acts_on_device and jax.default_backend() == "cpu"
     kind: object = find("memory", config.memory, MEMORIES)

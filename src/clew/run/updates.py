@@ -55,12 +55,9 @@ class SeedState(NamedTuple):
     """Whether loss and parameters of the last update were finite."""
 
     def after(self, made: Updated, key: PRNGKeyArray, fresh_row: Bool[Array, ""]) -> "SeedState":
-        """The state after an update.
+        """The state after an update, with the key of the next one.
 
-        Args:
-            made: the result of the update.
-            key: of the next update.
-            fresh_row: whether the update is the first of a row of metrics.
+        A `fresh_row` of metrics begins with the update.
 
         Raises:
             UserError: if the learner did not report a metric that it names.
@@ -108,7 +105,6 @@ def init_run(
     rounding, since matrix products over several seeds add in another order.
 
     Args:
-        parts: of the run.
         numbers: the seeds, as many as the run has, if they are not consecutive.
         start: the agents that the seeds start with, instead of fresh ones.
     """

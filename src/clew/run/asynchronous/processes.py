@@ -204,10 +204,7 @@ class _Running:
 class ProcessPool(ActorPool):
     """Actors in processes of this machine, each with an equal share of the environments.
 
-    Args:
-        specs: of the actors.
-        params: shapes of what will be published.
-        log: called with a line for every fault that the run survived.
+    `params` has the shapes of what will be published.
     """
 
     def __init__(self, specs: list[ActorSpec], params: PyTree, log: Callable[[str], None]):

@@ -26,12 +26,7 @@ class AsyncProgram(Program):
     An update learns from the first rollouts to arrive, as many as there are actors. Its losses,
     trajectory and state have the same form as in the synchronous runner, and each may resume the
     other's checkpoints. A checkpoint does not contain the environments: a resumed run begins new
-    episodes.
-
-    Args:
-        parts: of the run.
-        task: of the run.
-        log: called with a line for every fault that the run survived.
+    episodes. `log` is as in `FaultBudget`.
     """
 
     def __init__(

@@ -184,10 +184,7 @@ class RayPool(ActorPool):
     rollouts are requested from an actor as it may be ahead of the learner, and newer parameters are
     sent in the meantime, so that it never waits for an answer between two rollouts.
 
-    Args:
-        specs: of the actors.
-        log: called with a line for every fault that the run survived, and for actors that find no
-            free CPU.
+    `log` is as in `FaultBudget`, and called for actors that find no free CPU.
 
     Raises:
         UserError: if this process is not connected to a cluster.
