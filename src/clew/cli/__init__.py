@@ -125,11 +125,7 @@ def run(args: list[str]) -> int:
 
 
 def report_error(error: BaseException) -> int:
-    """Prints on standard error why a command ended, and returns its exit code.
-
-    Args:
-        error: one of `ENDINGS`.
-    """
+    """Prints on standard error why a command ended with one of `ENDINGS`; returns its exit code."""
     if isinstance(error, BrokenPipeError):
         return 0  # the reader, such as `head`, has read enough
     if isinstance(error, KeyboardInterrupt):

@@ -390,12 +390,7 @@ def _bounds(values: np.ndarray) -> list[float]:
 
 
 def _text(need: Need, own: str = "") -> str:
-    """A need with its evidence, of the scores the `BEST` highest.
-
-    Args:
-        need: which.
-        own: lines on the user's own task, if it is known.
-    """
+    """A need with its evidence, of the scores the `BEST` highest; `own` is on the user's task."""
     folders = ", ".join(f"results/{folder}" for folder in need.evidence)
     lines = [
         _said("", f"{need.title} ({need.asks})"),

@@ -44,8 +44,6 @@ def parse(
     Args:
         kind: a dataclass; a field's docstring is its help.
         args: the words after the command.
-        command: its name, for the help and errors.
-        about: its description, for the help.
         default: values of options that are not given, instead of the dataclass's defaults.
         prefer: the group of options for hints, if several groups have the option that is meant,
             then all groups of which only one is in use.

@@ -61,7 +61,6 @@ def make_job(study: Study, pack: Pack, path: Path | None) -> Job:
     """Everything that a worker needs to know about a pack, as JSON values.
 
     Args:
-        study: the pack's study.
         pack: of the study; one cell if the study is resumable.
         path: the study's folder; None saves nothing while a pack is trained.
     """
@@ -136,11 +135,7 @@ def run_name(cell: Cell) -> str:
 
 
 def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
-    """Trains and measures the cells of a job.
-
-    Args:
-        job: of `make_job`.
-        progress: called with the fraction of the training that is complete.
+    """Trains and measures the cells of a job, see `make_job`.
 
     Returns:
         One row per cell, setting by setting and seed by seed; see `docs/studies.md`.
@@ -165,9 +160,7 @@ def _sources(job: Job) -> list[dict[str, str]]:
 class _Shares(Progress):
     """Reports the fraction of a run that is complete; messages are for the worker's log.
 
-    Args:
-        progress: called with the fraction that is complete.
-        every: environment steps between two reports; others are skipped.
+    Reports between multiples of `every` environment steps are skipped.
     """
 
     def __init__(self, progress: Share, every: int = 1):
@@ -314,16 +307,13 @@ def _cell_row(
 
 
 def learning_curve(rows: list[Row], names: tuple[str, ...], bins: int) -> Curve:
-    """A run's rows of metrics, pooled into at most `bins` bins of equally many steps.
+    """A run's rows of one seed, pooled into at most `bins` bins of equally many steps.
 
-    Args:
-        rows: of the run's metrics.jsonl, of one seed.
-        names: the metrics of episodes.
-        bins: maximum number; a bin without a row is left out.
+    A bin without a row is left out.
 
     Returns:
-        "steps" at the end of each bin, "episodes" that ended in it, and the mean of each metric
-        over them, None where none ended.
+        "steps" at the end of each bin, "episodes" that ended in it, and the mean over them of each
+        metric of episodes, None where none ended.
     """
     end = rows[-1]["steps"]
     groups: dict[int, list[Row]] = {}

@@ -351,11 +351,7 @@ def _require_names(name: str, value: object) -> None:
 
 @contextlib.contextmanager
 def registered(memories: Mapping[str, str], tasks: Mapping[str, str]) -> Iterator[None]:
-    """Registers the user's memories and tasks by name, within this context.
-
-    Args:
-        memories: name to "package.module:factory".
-        tasks: name to "package.module:Class".
+    """Registers the user's memories and tasks, as in `Study`, within this context.
 
     Raises:
         UserError: for a name of the library's own, or a reference that cannot be resolved.

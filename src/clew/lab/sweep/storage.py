@@ -105,21 +105,16 @@ class Batch(NamedTuple):
 
 @dataclass
 class TrialDatabase:
-    """The trials of one memory.
-
-    Args:
-        storage: of `open_storage`.
-        name: of the memory.
-        config: of every trial, except for the varied settings.
-        vary: the space.
-        trials: how many to run; refused ones do not count.
-    """
+    """The trials of one memory."""
 
     storage: Any
+    """Of `open_storage`."""
     name: str
     config: TrainConfig
+    """Of every trial, except for the varied settings."""
     vary: Vary
     trials: int
+    """How many to run; refused ones do not count."""
     _study: "optuna.study.Study" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -269,9 +264,7 @@ class TrialDatabase:
     def ask(self, count: int, seed: int) -> list[Batch]:
         """Takes waiting trials, and new ones, the most promising given all scores so far.
 
-        Args:
-            count: how many.
-            seed: of the sampler, which must not repeat the draws from before a kill.
+        The sampler's draws follow from the seed, but are not those from before a kill.
         """
         self._study.sampler = self._optuna.samplers.TPESampler(
             multivariate=True,
