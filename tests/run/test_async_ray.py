@@ -79,7 +79,7 @@ class RayRun(Run):
     @property
     def pids(self) -> list[int]:
         """Their processes."""
-        return [int(actor.words.split()[3]) for actor in self.pool._running]
+        return [int(actor.words.split()[3]) for actor in self.pool.actors]
 
     def go_on_until(self, there: Any, seconds: float = 240.0) -> None:
         """Makes updates until a condition is true."""
@@ -101,7 +101,7 @@ class RayRun(Run):
         else:
             order(self.script, trouble)
         self.go_on_until(told)
-        self.go_on_until(lambda: all(actor.started for actor in self.pool._running))
+        self.go_on_until(lambda: all(actor.started for actor in self.pool.actors))
         self.go_on(2)
 
 
@@ -163,7 +163,7 @@ def test_faults_are_named_and_survived(
     try:
         run.go_on()
         run.watch()
-        run.go_on_until(lambda: all(actor.started for actor in run.pool._running))
+        run.go_on_until(lambda: all(actor.started for actor in run.pool.actors))
         for trouble in SAYS:
             pids += run.pids
             run.inject(trouble)
@@ -180,7 +180,7 @@ def test_a_node_may_be_killed_twenty_times(cluster: Any, ray: Any, tmp_path: Pat
     run.watch()
     try:
         for time_ in range(1, TIMES + 1):
-            run.go_on_until(lambda: all(actor.started for actor in run.pool._running))
+            run.go_on_until(lambda: all(actor.started for actor in run.pool.actors))
             (node,) = cluster.worker_nodes
             before = len(run.told)
             cluster.remove_node(node, allow_graceful=False)
@@ -203,7 +203,7 @@ def test_no_room_is_told_and_ends_what_stands_still(
     run = RayRun(tmp_path, restarts=0, asynchronous=AsyncConfig(actors=4, ray="auto"))
     try:
         run.go_on(20)
-        assert sum(actor.started for actor in run.pool._running) == 2
+        assert sum(actor.started for actor in run.pool.actors) == 2
         says = r"of 4 (found no room|could not be started) yet: the cluster has 2 CPUs on 2 nodes"
         assert re.search(says, run.told[0])
     finally:

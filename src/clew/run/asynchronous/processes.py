@@ -113,7 +113,9 @@ class _Worker:
         try:
             while True:
                 began = time.monotonic()
-                self._wait()
+                # While this actor is too far ahead of the learner.
+                while self._unlearned > self._ahead or self._link.poll():
+                    self._listen()
                 waited = time.monotonic() - began
                 version, latest = self._versions.read()
                 self._act(version, latest, began, waited)
@@ -134,11 +136,6 @@ class _Worker:
         self._unlearned += 1
         self._heartbeat.gathered()
         self._link.send(RolloutReady(version, time.monotonic() - began, waited))
-
-    def _wait(self) -> None:
-        """Waits while this actor is too far ahead of the learner."""
-        while self._unlearned > self._ahead or self._link.poll():
-            self._listen()
 
     def _listen(self) -> None:
         self._heartbeat.waiting()

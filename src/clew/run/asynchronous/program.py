@@ -74,16 +74,14 @@ class AsyncProgram(Program):
         else:
             each = config.learning.num_envs // self._count
             specs = [ActorSpec(config, task, number, each) for number in range(self._count)]
-            self._pool = self._actors(specs, state)
+            if config.asynchronous.ray:
+                from clew.run.asynchronous.ray_pool import RayPool  # optional: ray
+
+                self._pool = RayPool(specs, self._log)
+            else:
+                self._pool = ProcessPool(specs, self._actor_params(state), self._log)
         self._publish(self._pool, state)
         return self._pool
-
-    def _actors(self, specs: list[ActorSpec], state: RunState) -> ActorPool:
-        if not self._parts.config.asynchronous.ray:
-            return ProcessPool(specs, self._actor_params(state), self._log)
-        from clew.run.asynchronous.ray_pool import RayPool  # optional: ray
-
-        return RayPool(specs, self._log)
 
     def _publish(self, pool: ActorPool, state: RunState) -> None:
         pool.publish(int(state.update), self._actor_params(state))

@@ -6,7 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import CLOSE_SECONDS
@@ -238,6 +238,11 @@ class RayPool(ActorPool):
                 running.kill()
         self._running = []
 
+    @property
+    def actors(self) -> list[RunningActor]:
+        """The actors."""
+        return self._running
+
     def _learned(self, owners: list[RunningActor]) -> None:
         """Lets actors continue after their rollouts were learned from or dropped."""
         for running in owners:
@@ -316,18 +321,15 @@ class RayPool(ActorPool):
             self._logged |= set(numbers)
             waits = "the run waits" if self._short else f"the run continues with {at_work}"
             self._log(f"{self._no_room(numbers)}; {waits}")
-        if self._short and now - self._short > self._config.asynchronous.ray_timeout:
-            self._give_up(numbers)
-
-    def _give_up(self, numbers: list[int]) -> NoReturn:
         seconds = self._config.asynchronous.ray_timeout
-        raise EnvironmentFault(
-            f"{self._no_room(numbers)}, and the run has stood still for {seconds:g} s "
-            "(asynchronous.ray_timeout): add nodes, or take fewer asynchronous.actors",
-            env=self._config.env,
-            field="worker",
-            lost=True,
-        )
+        if self._short and now - self._short > seconds:
+            raise EnvironmentFault(
+                f"{self._no_room(numbers)}, and the run has stood still for {seconds:g} s "
+                "(asynchronous.ray_timeout): add nodes, or take fewer asynchronous.actors",
+                env=self._config.env,
+                field="worker",
+                lost=True,
+            )
 
     def _no_room(self, numbers: list[int]) -> str:
         has, free = (
