@@ -157,7 +157,8 @@ def _show(reports: "dict[str, LawReport]") -> None:
     rows = []
     for name, report in reports.items():
         broken = {failure.law for failure in report.failures}
-        cells = ["BROKEN" if law in broken else _deviation(report, law) for law in LAWS]
+        found = {law: f"{max(report.largest(law)):.0e}" if report.of(law) else "-" for law in LAWS}
+        cells = ["BROKEN" if law in broken else text for law, text in found.items()]
         rows.append([name, str(len(report.cases)), *cells])
     note = "largest relative deviation of outputs and gradients; the laws:\n" + "\n".join(
         f"  {law:<10} {text}" for law, text in LAWS.items()
@@ -181,7 +182,3 @@ def _replay(memory: "AbstractMemory") -> str:
         f"replay stores {stored_floats(memory):,} of the state's {size.floats + size.integers:,} "
         f"numbers; a replayed sequence is off by {off} updates of {STEP:.1%} of each parameter"
     )
-
-
-def _deviation(report: "LawReport", law: str) -> str:
-    return f"{max(report.largest(law)):.0e}" if report.of(law) else "-"
