@@ -8,8 +8,8 @@ import tyro
 
 from clew.cli.parse import parse
 from clew.cli.tables import log, print_json, print_table
-from clew.errors import UserError, call_own, parameters_of, unknown_name
-from clew.names import is_reference, resolve
+from clew.errors import UserError, call_own, parameters_of
+from clew.names import find, is_reference
 from clew.output import say
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     from clew.memory import MEMORIES, make_memory, options_among  # start: JAX takes a second
     from clew.memory.base import AbstractMemory  # start: JAX takes a second
 
-    if not is_reference(what) and what not in MEMORIES:
-        raise unknown_name("memory", what, [*MEMORIES, "module:Class"])
-    kind = resolve(what) if is_reference(what) else MEMORIES[what]
+    kind = find("memory", what, MEMORIES)
     if "input_size" not in parameters_of(kind):
         memory = call_own(what, kind, **options)  # a function that knows its sizes
         if not isinstance(memory, AbstractMemory):

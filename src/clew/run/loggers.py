@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clew.errors import Settings, UserError, check_call, require_choice, unknown_name
+from clew.errors import Settings, UserError, check_call, require_choice
 from clew.files import read_json, write_file
-from clew.names import is_reference, resolve
+from clew.names import find
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -243,11 +243,10 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"loggers has {name} twice")
-        if is_reference(name):
-            check_call(name, resolve(name))
-            continue
+        logger = find("logger", name, LOGGERS)
         if name not in LOGGERS:
-            raise unknown_name("logger", name, LOGGERS)
+            check_call(name, logger)
+            continue
         package = LOGGERS[name].needs
         if package not in sys.modules and importlib.util.find_spec(package) is None:
             raise UserError(
@@ -260,4 +259,4 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
 
 def make_logger(name: str) -> Logger:
     """Builds a logger without arguments: one of `LOGGERS`, or one named "module:Class"."""
-    return resolve(name)() if is_reference(name) else LOGGERS[name]()
+    return find("logger", name, LOGGERS)()

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -47,14 +47,6 @@ Share = Callable[[float], None]
 RUNS, PACKS = "runs", "packs"
 """Subfolders of a study's folder: the runs of a resumable study's cells, and the checkpoints of
 packs in training."""
-
-
-class Timed(NamedTuple):
-    """Seconds that the parts of a pack took."""
-
-    compile: float
-    train: float
-    evaluate: float
 
 
 def make_job(study: Study, pack: Pack, path: Path | None) -> Job:
@@ -207,7 +199,8 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
             if len(lanes) > 1 or isinstance(error, TrainingDiverged):
                 _remove(checkpoints)  # never resumed: its cells are tried one by one
             raise
-    timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
+    timed = {"compile": runner.compile_seconds, "train": runner.seconds}
+    timed["evaluate"] = time.perf_counter() - began
     _remove(checkpoints)
     return _pack_rows(job, lanes, curves.curves, played, timed)
 
@@ -232,13 +225,17 @@ def lanes_of(job: Job) -> list[Lane]:
 
 
 def _pack_rows(
-    job: Job, lanes: Sequence[Lane], curves: Sequence[Curve], played: Sequence[Played], timed: Timed
+    job: Job,
+    lanes: Sequence[Lane],
+    curves: Sequence[Curve],
+    played: Sequence[Played],
+    timed: Mapping[str, float],
 ) -> list[Row]:
-    """The rows of a pack's cells, each with its share of the time."""
+    """The rows of a pack's cells, each with its share of the seconds that its parts took."""
     count = len(job["seeds"])
     agents = [agent_of(lane.config) for lane in lanes[::count]]
     steps = sum(lane.config.steps for lane in lanes)
-    seconds = {name: round(value, 3) for name, value in timed._asdict().items()}
+    seconds = {name: round(value, 3) for name, value in timed.items()}
     pack = {"settings": job["settings"], "seeds": job["seeds"], **seconds}
     rows = []
     for index, (lane, curve, own) in enumerate(zip(lanes, curves, played, strict=True)):
@@ -249,7 +246,7 @@ def _pack_rows(
             | {
                 "curve": curve,
                 "parameters": size,
-                "seconds": round(sum(timed) * lane.config.steps / steps, 3),
+                "seconds": round(sum(timed.values()) * lane.config.steps / steps, 3),
                 "pack": pack,
             }
         )
