@@ -65,16 +65,12 @@ def answer(
 
     try:
         return json.dumps({"kind": "rows", "rows": run_job(job, progress)}, allow_nan=False)
+    except UserError as error:
+        text = str(error).strip() or type(error).__name__
     except Exception as error:
-        return json.dumps(_failure(error, begun))
-
-
-def _failure(error: Exception, begun: bool) -> dict[str, Any]:
-    """The event of an error; prints the traceback, except for a `UserError`."""
-    if not isinstance(error, UserError):
         traceback.print_exc()
-    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    return {"kind": "failed", "error": text.strip() or type(error).__name__, "begun": begun}
+        text = f"{type(error).__name__}: {error}".strip()
+    return json.dumps({"kind": "failed", "error": text, "begun": begun})
 
 
 class ProgressActor:
