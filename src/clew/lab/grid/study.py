@@ -245,8 +245,6 @@ class Study:
         """The settings of one training.
 
         Args:
-            model: one of `models`.
-            setting: one of `settings`.
             seeds: of the program; the result has only their number and the first one.
 
         Raises:

@@ -139,12 +139,8 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
         mean' = (n mean + d(n mean)) / n'
         m2'   = m2 + n mean^2 + d(m2 + n mean^2) - n' mean'^2
 
-    and the mean square of returns is merged like a mean.
-
-    Args:
-        base: the learner's statistics, a tree as `GymnasiumStream.state` gives it, in float64.
-        begin: the actor's statistics before its rollout, likewise.
-        end: the actor's statistics after it, likewise.
+    and the mean square of returns is merged like a mean. All three are trees as
+    `GymnasiumStream.state` gives them, in float64.
     """
     if "count" not in end:
         return {name: merged(base[name], begin[name], end[name]) for name in end}
