@@ -12,7 +12,6 @@ from clew.lab.studies.published import GridOptions, PublishedStudy
 if TYPE_CHECKING:
     from clew.lab.grid import Study
 
-KNOWN = (*STUDIES, *COLLECTIONS)
 ABOUT = f"""Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
 Finished trainings never run again: after Ctrl-C, a kill or a failure, the same command resumes.
@@ -57,9 +56,9 @@ def requested(args: Sequence[str]) -> "tuple[Study, GridOptions]":
     if {"-h", "--help"} & {*rest} and name not in STUDIES and "--part" not in rest:
         parse(GridOptions, ["--help"], command="study NAME", about=ABOUT)
     if not name:
-        raise UserError(f"which study? clew study NAME; known: {', '.join(KNOWN)}")
-    if name not in KNOWN and not is_own(name):
-        raise unknown_name("study", name, KNOWN)
+        raise UserError(f"which study? clew study NAME; known: {', '.join(_known())}")
+    if name not in _known() and not is_own(name):
+        raise unknown_name("study", name, _known())
     command = f"study {name}"
     if name in COLLECTIONS:
         name, rest = _take_part(name, rest)
@@ -78,13 +77,17 @@ def requested(args: Sequence[str]) -> "tuple[Study, GridOptions]":
     return study, options
 
 
+def _known() -> list[str]:
+    return [*STUDIES, *COLLECTIONS]  # to which a script may have added its own
+
+
 def _find_name(args: list[str]) -> tuple[str, list[str]]:
     """The name of the study, at any position, and the other words; "" if there is none."""
     if args and is_own(args[0]):
         return args[0], args[1:]
     values = {i + 1 for i, word in enumerate(args) if word == "--part"}
     free = [i for i in range(len(args)) if i not in values]
-    named = [i for i in free if args[i] in KNOWN] or [i for i in free if args[i].endswith(".py")]
+    named = [i for i in free if args[i] in _known()] or [i for i in free if args[i].endswith(".py")]
     place = named[0] if named else 0
     if not args or args[place].startswith("-"):
         return "", args
