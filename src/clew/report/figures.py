@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -33,6 +36,8 @@ SMALL = 8.0
 GRID = "#e6e6e6"
 FADED = "#808080"
 """The colour of floors and of published numbers in every panel."""
+DARK, LIGHT = "#111111", "#fefefe"
+"""Text on coloured cells, which stays as it is in a dark page."""
 
 _INK = {"#000000": "currentColor", "#ffffff": "var(--card)", GRID: "var(--line)"}
 """Colours that a page replaces by its theme's, light or dark."""
@@ -76,6 +81,35 @@ def tidy(figure: Figure) -> Figure:
 def plain(name: str) -> str:
     """A name escaped for figures, so that it is not read as a formula."""
     return re.sub(r"(?<!\\)\$", r"\\$", printable(name))
+
+
+def draw_cells(
+    axes: Axes,
+    values: Float[np.ndarray, "rows columns"],
+    shades: Float[np.ndarray, "rows columns"],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> AxesImage:
+    """Draws a heat map with a number in each cell, the first row at the top.
+
+    Args:
+        axes: an empty panel.
+        values: the numbers; NaN leaves its cell empty.
+        shades: the colours of the cells, from 0 to 1.
+        rows: labels.
+        columns: labels.
+
+    Returns:
+        The picture, for a colour bar.
+    """
+    picture = axes.imshow(shades, vmin=0, vmax=1, aspect="auto")
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_xticks(range(len(columns)), columns)
+    for y, x in np.argwhere(~np.isnan(values)):
+        colour = DARK if shades[y, x] > 0.6 else LIGHT
+        text = f"{values[y, x]:.2f}"
+        axes.text(x, y, text, ha="center", va="center", color=colour, fontsize=7)
+    return picture
 
 
 def number_log_axis(axis: Axis) -> None:
