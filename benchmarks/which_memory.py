@@ -102,6 +102,58 @@ def told_apart(scores: Scores, other: str) -> dict[str, str]:
     return {name: "yes" if p < 0.05 else "no" for name, p in zip(names, p_values, strict=True)}
 
 
+def page() -> str:
+    """The page of the documentation."""
+    text, needs = advice.recorded(), advice.needs()
+    parts = ["# Which memory?", text["before"].strip()]
+    rows = [f"| `{n.word}` | [{n.title}](#{anchor(n.title)}) | {n.advice} |" for n in needs]
+    lines = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
+    parts += ["\n".join(lines), text["picture"].strip(), text["scores"].strip(), highest()]
+    rows = [
+        f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
+        for one in advice.tried()
+    ]
+    lines = ["| task | result | training |", "|---|---|---|", *rows]
+    parts += ["## Tasks that were tried", "\n".join(lines)]
+    for need in needs:
+        links = [f"[{folder}](../results/{folder}/README.md)" for folder in need.evidence]
+        known = f" (rows: {', '.join(links)})" if links else ""
+        parts += [
+            f"## {need.title}",
+            f"*{need.asks[0].upper()}{need.asks[1:]}.*",
+            f"**Take** {need.advice}.",
+            *filter(None, ["\n".join(map(item, advice.measures_of(need)))]),
+            f"{need.why}{known}" + (f" *{need.made}.*" if need.made else ""),
+            need.limits,
+            f"```sh\n{need.command}\n```",
+        ]
+    return "\n\n".join([*parts, text["after"].strip()]) + "\n"
+
+
+def anchor(title: str) -> str:
+    """The anchor of a heading, as the site generates it."""
+    return title.lower().replace(",", "").replace(" ", "-")
+
+
+def item(measure: list[advice.Score]) -> str:
+    """The means of one measure as a list item, with a link to their rows."""
+    line = advice.ranking(measure)
+    return f"- {line[0].upper()}{line[1:]} ([rows](../results/{measure[0].rows}/README.md))"
+
+
+def highest() -> str:
+    """A table of the highest scores in the first measure of every need, with the usual memories."""
+    head = ["need", "measured", "seeds", "highest", "second", "third", *advice.USUAL]
+    rows = [head, ["---"] * len(head)]
+    for measure in (found[0] for need in advice.needs() if (found := advice.measures_of(need))):
+        said = {s.memory: f"{s.mean:.2f} [{s.low:.2f}, {s.high:.2f}]" for s in measure}
+        best = [f"`{name}` {text}" for name, text in said.items()][:3]
+        usual = [said.get(name, "") for name in advice.USUAL]
+        one = measure[0]
+        rows.append([f"`{one.need}`", one.measured, advice.seeds_of(measure), *best, *usual])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def main() -> None:
     """Draws the picture, and without a path writes the scores and the page too."""
     parser = described(__doc__)
@@ -112,7 +164,7 @@ def main() -> None:
     draw(found, given.add, given.path or PICTURE)
     if not given.path:
         SCORES.write_text(table(found), encoding="utf-8")
-        PAGE.write_text(advice.page(), encoding="utf-8")
+        PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

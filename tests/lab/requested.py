@@ -2,10 +2,10 @@
 
 import shlex
 
-from clew.cli.study import make_study, parse_request
+from clew.cli.study import requested as parsed
 from clew.lab.grid import Study
 
 
 def requested(line: str) -> Study:
     """The grid of `clew study LINE`; nothing runs."""
-    return make_study(parse_request(shlex.split(line)))
+    return parsed(shlex.split(line))[0]

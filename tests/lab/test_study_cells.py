@@ -64,8 +64,8 @@ def test_rows_say_the_same_of_how_they_were_made() -> None:
     study = small_cells()
     config = study.config("gru", "corridor-3", (0,))
     plain = replace(config, memory="none", memory_options={})
-    kernels = [provenance(agent_of(c).kernels)["versions"].get("kernels") for c in (plain, config)]
-    again = [provenance(agent_of(c).kernels)["versions"].get("kernels") for c in (config, plain)]
+    kernels = [provenance(agent_of(c)[1])["versions"].get("kernels") for c in (plain, config)]
+    again = [provenance(agent_of(c)[1])["versions"].get("kernels") for c in (config, plain)]
     assert kernels == again[::-1]
     assert kernels == [None, why_not() or source_hash()]
 

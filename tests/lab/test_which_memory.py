@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_is_made_of_the_advice() -> None:
     """`python -m benchmarks.which_memory` rewrites it when the advice has changed."""
-    assert which_memory.PAGE.read_text(encoding="utf-8") == advice.page()
+    assert which_memory.PAGE.read_text(encoding="utf-8") == which_memory.page()
 
 
 def test_the_scores_are_those_of_the_rows() -> None:

@@ -47,6 +47,11 @@ class Run:
         assert isinstance(self.program._pool, ProcessPool)
         return self.program._pool
 
+    @property
+    def pids(self) -> list[int]:
+        """Their processes."""
+        return [running.process.pid or 0 for running in self.pool._running]
+
     def go_on(self, updates: int = 1) -> None:
         """Makes updates, and checks the data that they learn from."""
         self.state = self.program(self.state, jnp.int32(updates))
@@ -72,7 +77,7 @@ class Run:
             place = self.updates % 2
             while not self.pool._running[place].heartbeat.seen()[2]:
                 self.go_on()  # an actor that compiles may take long
-            os.kill(self.pool.pids[place], getattr(signal, trouble))
+            os.kill(self.pids[place], getattr(signal, trouble))
         else:
             order(self.script, trouble)
         while len(self.told) == before:
@@ -126,13 +131,13 @@ def survive(folder: Path, troubles: list[str]) -> None:
     try:
         run.go_on()
         run.watch()
-        began = run.pool.pids
+        began = run.pids
         for number, trouble in enumerate(troubles):
             run.inject(trouble)
             told = run.told[number]
             assert re.search(SAYS[trouble], told), told
             assert f"({number + 1} of at most {len(troubles)} times)" in told
-        pids = run.pool.pids
+        pids = run.pids
     finally:
         run.program.close()
     wait_until_gone([*began, *pids])
@@ -165,7 +170,7 @@ def test_what_is_not_survived_ends_the_run(
     run = Run(tmp_path, restarts=0 if trouble == "raise" else 9)
     try:
         run.go_on()
-        pids = run.pool.pids
+        pids = run.pids
         with pytest.raises(EnvironmentFault, match=says):
             run.inject(trouble)
         assert run.told == []

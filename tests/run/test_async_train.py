@@ -39,7 +39,7 @@ def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noticed(self: Any, *args: Any) -> None:
         publish(self, *args)
-        found.extend(pid for pid in self.pids if pid not in found)
+        found.extend(r.process.pid for r in self._running if r.process.pid not in found)
 
     monkeypatch.setattr(program.ProcessPool, "publish", noticed)
     return found
@@ -104,7 +104,7 @@ from small_run import Watch
 
 def tell(report):
     if report.steps > 200:
-        print(*tell.program._pool.pids, flush=True)
+        print(*(r.process.pid for r in tell.program._pool._running), flush=True)
 
 class Known(training.AsyncProgram):
     def __init__(self, *args):

@@ -114,7 +114,9 @@ def _unraisable(found: Any) -> None:
 def run(args: list[str]) -> int:
     """Runs one command and returns its exit code; mistakes become a line on standard error."""
     try:
-        with _plain_warnings(), _lasting_output(args):
+        training = args and args[0] in TRAINING
+        output = FailSafeOutput(sys.stdout) if training else sys.stdout
+        with _plain_warnings(), contextlib.redirect_stdout(output):
             code = dispatch(args)
             print(end="", flush=True)
             return code
@@ -123,11 +125,7 @@ def run(args: list[str]) -> int:
 
 
 def report_error(error: BaseException) -> int:
-    """Prints on standard error why a command ended, and returns its exit code.
-
-    Args:
-        error: one of `ENDINGS`.
-    """
+    """Prints on standard error why a command ended with one of `ENDINGS`; returns its exit code."""
     if isinstance(error, BrokenPipeError):
         return 0  # the reader, such as `head`, has read enough
     if isinstance(error, KeyboardInterrupt):
@@ -139,17 +137,6 @@ def report_error(error: BaseException) -> int:
     notes = [*notes_of(error), *notes_of(error.__cause__ or Exception())]
     say("\n".join([f"error: {error}", *notes]))
     return 2
-
-
-@contextlib.contextmanager
-def _lasting_output(args: list[str]) -> Iterator[None]:
-    """Drops the output of a training command once nobody can read it."""
-    if not args or args[0] not in TRAINING:
-        yield
-        return
-    output = FailSafeOutput(sys.stdout)
-    with contextlib.redirect_stdout(output):
-        yield
 
 
 @contextlib.contextmanager

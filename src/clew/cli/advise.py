@@ -75,7 +75,10 @@ def main(args: list[str]) -> int:
     task = AskedTask(command, _own_words(args)) if command.env else None
     found = asked or (task.needs() if task else advice.needs())
     if command.json:
-        needs = [_json(need) for need in found or advice.needs()]
+        needs = []
+        for need in found or advice.needs():
+            scores = [score._asdict() for one in advice.measures_of(need) for score in one]
+            needs.append(need._asdict() | {"scores": scores})
         print_json({"task": task and task.facts(found), "needs": needs})
     elif task:
         task.show(found, asked=bool(asked))
@@ -386,19 +389,8 @@ def _bounds(values: np.ndarray) -> list[float]:
     return [float(np.min(values)), float(np.max(values))]
 
 
-def _json(need: Need) -> dict[str, Any]:
-    """A need with the scores on tasks that have it."""
-    scores = [score._asdict() for one in advice.measures_of(need) for score in one]
-    return need._asdict() | {"scores": scores}
-
-
 def _text(need: Need, own: str = "") -> str:
-    """A need with its evidence, of the scores the `BEST` highest.
-
-    Args:
-        need: which.
-        own: lines on the user's own task, if it is known.
-    """
+    """A need with its evidence, of the scores the `BEST` highest; `own` is on the user's task."""
     folders = ", ".join(f"results/{folder}" for folder in need.evidence)
     lines = [
         _said("", f"{need.title} ({need.asks})"),

@@ -8,8 +8,8 @@ import tyro
 
 from clew.cli.parse import parse
 from clew.cli.tables import log, print_json, print_table
-from clew.errors import UserError, call_own, parameters_of, unknown_name
-from clew.names import is_reference, resolve
+from clew.errors import UserError, call_own, parameters_of
+from clew.names import find, is_reference
 from clew.output import say
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def make(what: str, input_size: int, options: dict[str, Any]) -> "AbstractMemory
     from clew.memory import MEMORIES, make_memory, options_among  # start: JAX takes a second
     from clew.memory.base import AbstractMemory  # start: JAX takes a second
 
-    if not is_reference(what) and what not in MEMORIES:
-        raise unknown_name("memory", what, [*MEMORIES, "module:Class"])
-    kind = resolve(what) if is_reference(what) else MEMORIES[what]
+    kind = find("memory", what, MEMORIES)
     if "input_size" not in parameters_of(kind):
         memory = call_own(what, kind, **options)  # a function that knows its sizes
         if not isinstance(memory, AbstractMemory):
@@ -157,7 +155,8 @@ def _show(reports: "dict[str, LawReport]") -> None:
     rows = []
     for name, report in reports.items():
         broken = {failure.law for failure in report.failures}
-        cells = ["BROKEN" if law in broken else _deviation(report, law) for law in LAWS]
+        found = {law: f"{max(report.largest(law)):.0e}" if report.of(law) else "-" for law in LAWS}
+        cells = ["BROKEN" if law in broken else text for law, text in found.items()]
         rows.append([name, str(len(report.cases)), *cells])
     note = "largest relative deviation of outputs and gradients; the laws:\n" + "\n".join(
         f"  {law:<10} {text}" for law, text in LAWS.items()
@@ -181,7 +180,3 @@ def _replay(memory: "AbstractMemory") -> str:
         f"replay stores {stored_floats(memory):,} of the state's {size.floats + size.integers:,} "
         f"numbers; a replayed sequence is off by {off} updates of {STEP:.1%} of each parameter"
     )
-
-
-def _deviation(report: "LawReport", law: str) -> str:
-    return f"{max(report.largest(law)):.0e}" if report.of(law) else "-"

@@ -39,15 +39,15 @@ def main(args: list[str]) -> int:
     from clew.run.sharding import open_devices  # start: JAX takes a second
 
     open_devices()
-    outcome = run(
+    success, picture = run(
         command.run_dir, seeds=command.seeds, episodes=command.episodes, progress=listener
     )
     agents = counted(command.seeds, "agent")
     episodes = f"{command.seeds * command.episodes:,} fresh episodes of {agents}"
     print(f"\ncorrect turns in {episodes}, 95% interval over these, not over seeds:")
     width = max(map(len, LABELS.values()))
-    for memory, success in outcome.success.items():
-        print(f"  {LABELS[memory]:<{width}}  {success:.3f}")
-    print(f"\npicture: {outcome.picture}   ({format_seconds(time.monotonic() - began)} in all)")
+    for memory, rate in success.items():
+        print(f"  {LABELS[memory]:<{width}}  {rate:.3f}")
+    print(f"\npicture: {picture}   ({format_seconds(time.monotonic() - began)} in all)")
     print("next: clew train --memory gru --seeds 2, or clew models to list all memories")
     return 0

@@ -59,9 +59,9 @@ def main(args: list[str]) -> int:
         print_json(found)
         return 0
     print(
-        f"policy {found.manifest['policy']}: {found.operations} operations, golden episode ", end=""
+        f"policy {found.manifest['policy']}: {found.operations} operations, "
+        f"golden episode replayed with NumPy to {found.deviation:.2g}"
     )
-    print(f"replayed with NumPy to {found.deviation:.2g}")
     for name, duty in found.manifest["wrappers"]["duty_of_the_caller"].items():
         print(f"left to the caller: {name} = {duty}")
     if "onnx" not in found.manifest:
@@ -85,6 +85,6 @@ def _verify(command: ExportCommand) -> int:
         found = {"export": command.run, "policy": model.policy, "deviation": deviation}
         print_json(found | {"header": header})
     else:
-        print(f"{command.run}: every file is intact; the golden episode deviates by ", end="")
-        print(f"{deviation:.2g} at most; {header}")
+        deviates = f"the golden episode deviates by {deviation:.2g} at most"
+        print(f"{command.run}: every file is intact; {deviates}; {header}")
     return 0

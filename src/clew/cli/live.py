@@ -13,10 +13,7 @@ from clew.run.progress import CompileTimer, Lines, Progress, Report, format_scor
 
 
 def listener(label: str = "") -> Progress:
-    """The listener for a training: a live line on a terminal, plain lines elsewhere.
-
-    Its lines begin with the label, by default the run's name.
-    """
+    """The listener for a training: a live line on a terminal, plain lines elsewhere."""
     console = live_console()
     return Lines(stream=sys.stderr) if console is None else Live(console, label)
 

@@ -13,11 +13,10 @@ COMPUTING = (
 
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _VARIABLE = "GLIBC_TUNABLES"
-_LARGE = "glibc.malloc.hugetlb=1"
 # Allocations of all sizes come from heaps, which are never given back. Each thread has its own
 # heap: with a shared one, XLA's threads would wait for each other while they compile.
-_KEPT = ("mmap_max=0", f"trim_threshold={2**36}")
-SETTING = ":".join((_LARGE, *(f"glibc.malloc.{setting}" for setting in _KEPT)))
+_SETTINGS = ("hugetlb=1", "mmap_max=0", f"trim_threshold={2**36}")
+SETTING = ":".join(f"glibc.malloc.{setting}" for setting in _SETTINGS)
 """The value of GLIBC_TUNABLES."""
 _FIRST = (2, 35)  # the first GNU C library with the setting
 

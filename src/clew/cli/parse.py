@@ -29,6 +29,9 @@ from clew.pairs import parse_pairs, written
 
 T = TypeVar("T")
 
+_RULES = ConstructorRegistry()
+"""Rules in addition to tyro's own: options as KEY=VALUE, help without line breaks."""
+
 
 def parse(
     kind: type[T],
@@ -44,8 +47,6 @@ def parse(
     Args:
         kind: a dataclass; a field's docstring is its help.
         args: the words after the command.
-        command: its name, for the help and errors.
-        about: its description, for the help.
         default: values of options that are not given, instead of the dataclass's defaults.
         prefer: the group of options for hints, if several groups have the option that is meant,
             then all groups of which only one is in use.
@@ -65,7 +66,7 @@ def parse(
                 args=migrated(args),
                 default=default,
                 return_unknown_args=True,
-                registry=_registry(),
+                registry=_RULES,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -147,15 +148,7 @@ def field_docs(kind: type) -> dict[str, str]:
     return docs
 
 
-def _registry() -> ConstructorRegistry:
-    """Rules in addition to tyro's own: options as KEY=VALUE, help without line breaks."""
-    registry = ConstructorRegistry()
-    registry.primitive_rule(_pairs_rule)
-    registry.primitive_rule(_integer_rule)
-    registry.struct_rule(_dataclass_rule)
-    return registry
-
-
+@_RULES.primitive_rule
 def _pairs_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     if info.type_origin is not dict:
         return None
@@ -168,6 +161,7 @@ def _pairs_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None
     )
 
 
+@_RULES.primitive_rule
 def _integer_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Integers also as 1e6."""
     if info.type is not int:
@@ -195,6 +189,7 @@ def whole_number(text: str) -> int:
         return int(float(text))
 
 
+@_RULES.struct_rule
 def _dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
     if not dataclasses.is_dataclass(info.type):
         return None

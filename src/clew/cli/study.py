@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from clew.cli.parse import option_names, parse, value_before_parsing
 from clew.errors import UserError, require_at_least, unknown_name
@@ -12,6 +12,7 @@ from clew.lab.studies.published import GridOptions, PublishedStudy
 if TYPE_CHECKING:
     from clew.lab.grid import Study
 
+KNOWN = (*STUDIES, *COLLECTIONS)
 ABOUT = f"""Runs a study: every model in every setting with every seed, in local worker processes
 or on a Ray cluster.
 Finished trainings never run again: after Ctrl-C, a kill or a failure, the same command resumes.
@@ -21,21 +22,9 @@ The studies: {", ".join(STUDIES)}; clew study NAME --help shows the options of e
 publication are also known by --part: clew study {next(iter(COLLECTIONS))} --part PART."""
 
 
-class Request(NamedTuple):
-    """A parsed command line."""
-
-    name: str
-    """The name of the study, one of `STUDIES`."""
-    study: PublishedStudy[Any]
-    options: Any
-    """The options, of the type that the study declares."""
-
-
 def main(args: Sequence[str]) -> int:
     """Runs the study, or lists it; 1 if a run failed."""
-    request = parse_request(args)
-    study = make_study(request)
-    options: GridOptions = request.options
+    study, options = requested(args)
     folder = options.run_dir or f"runs/{study.name.replace('/', '-')}"
     from clew.cli import study_output  # start: rich takes 0.1 s
     from clew.lab.grid import check_study, run_study  # start: JAX takes a second
@@ -57,62 +46,45 @@ def main(args: Sequence[str]) -> int:
     return 1 if result.failures else 0
 
 
-def parse_request(args: Sequence[str]) -> Request:
-    """The study that a command line names, and its options.
+def requested(args: Sequence[str]) -> "tuple[Study, GridOptions]":
+    """The grid of trainings that a command line asks for, and the options.
 
     Raises:
-        UserError: for an unknown study, part or option, with the nearest names, an option of
-            another study, or an impossible value.
+        UserError: for an unknown study, part, model, setting or option, with the nearest names, an
+            option of another study, an impossible value, or options that exclude each other.
     """
     name, rest = _find_name(list(args))
-    asks_for_help = bool({"-h", "--help"} & {*rest})
-    if asks_for_help and name not in STUDIES and "--part" not in rest:
+    if {"-h", "--help"} & {*rest} and name not in STUDIES and "--part" not in rest:
         parse(GridOptions, ["--help"], command="study NAME", about=ABOUT)
     if not name:
-        raise UserError(f"which study? clew study NAME; known: {', '.join(_known_names())}")
-    if name not in _known_names() and not is_own(name):
-        raise unknown_name("study", name, _known_names())
+        raise UserError(f"which study? clew study NAME; known: {', '.join(KNOWN)}")
+    if name not in KNOWN and not is_own(name):
+        raise unknown_name("study", name, KNOWN)
     command = f"study {name}"
     if name in COLLECTIONS:
         name, rest = _take_part(name, rest)
         command += f" --part {name}"
-    study = find_study(name)
-    _refuse_options_of_others(name, study, rest)
-    options = parse(study.options, rest, command=command, about=ABOUT)
+    published = find_study(name)
+    _refuse_options_of_others(name, published, rest)
+    options: GridOptions = parse(published.options, rest, command=command, about=ABOUT)
     for option, value in vars(options).items():
         if type(value) is int:
             require_at_least(option.replace("_", "-"), value, 0)
-    return Request(name, study, options)
-
-
-def make_study(request: Request) -> "Study":
-    """The grid of trainings that a command asks for.
-
-    Raises:
-        UserError: for options that exclude each other, or a name that is not in the grid.
-    """
-    study, options = request.study.grid(request.options), request.options
+    study = published.grid(options)
     if options.ray and (study.resumable or study.varied):
-        raise UserError(
-            f"--ray is for short trainings; those of {request.name} are resumed from this disk"
-        )
+        raise UserError(f"--ray is for short trainings; those of {name} are resumed from this disk")
     if options.trust and not any(model.start_from for model in study.models.values()):
         raise UserError("--trust is for models that start from a run, and none does")
-    return study
-
-
-def _known_names() -> list[str]:
-    return [*STUDIES, *COLLECTIONS]
+    return study, options
 
 
 def _find_name(args: list[str]) -> tuple[str, list[str]]:
     """The name of the study, at any position, and the other words; "" if there is none."""
-    known = _known_names()
     if args and is_own(args[0]):
         return args[0], args[1:]
     values = {i + 1 for i, word in enumerate(args) if word == "--part"}
     free = [i for i in range(len(args)) if i not in values]
-    named = [i for i in free if args[i] in known] or [i for i in free if args[i].endswith(".py")]
+    named = [i for i in free if args[i] in KNOWN] or [i for i in free if args[i].endswith(".py")]
     place = named[0] if named else 0
     if not args or args[place].startswith("-"):
         return "", args

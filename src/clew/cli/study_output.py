@@ -32,11 +32,9 @@ SHOWN = 8
 
 
 def chosen_workers(ray: str, count: int) -> AbstractContextManager[int | Workers | None]:
-    """The workers; a connection to a cluster is closed at the end, also if the study is refused.
+    """The workers: those of a cluster, or processes, 0 for one on every core.
 
-    Args:
-        ray: the address of a cluster, or "".
-        count: number of processes, 0 for one on every core.
+    A connection to a cluster is closed at the end, also if the study is refused.
 
     Raises:
         UserError: if both are given, the count is below 0, or no cluster answers.

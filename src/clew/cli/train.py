@@ -162,10 +162,7 @@ def _refuse_several(args: list[str]) -> None:
 def on_algorithm(args: list[str], config: TrainConfig, learners: Sequence[str] = ()) -> list[str]:
     """A line if the given options chose another algorithm, encoder or scale than the best fit.
 
-    Args:
-        args: the words after the command.
-        config: the settings that they give.
-        learners: the learners in use, if there are several.
+    `learners` are those in use, if there are several.
 
     Raises:
         UserError: for a setting of an algorithm that is not in use.
@@ -206,9 +203,7 @@ def _left_out(args: Sequence[str], config: TrainConfig) -> str:
 def on_sizes(config: TrainConfig, memories: Sequence[str] = ()) -> list[str]:
     """A line for each memory that has its own default sizes because some options were given.
 
-    Args:
-        config: of the training.
-        memories: those to train, if there are several.
+    `memories` are those to train, if there are several.
     """
     given = config.memory_options
     known = {name: options_of(name) for name in memories or (config.memory,) if name in MEMORIES}

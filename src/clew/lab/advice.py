@@ -1,7 +1,8 @@
-"""Which memory for which task, from the rows in `results/`; `clew advise`, docs/which-memory.md.
+"""Which memory for which task, from the rows in `results/`: the data of `clew advise`.
 
 The advice is in `advice.toml`, with one table for each kind of thing to remember, and in
-`scores.csv`, which `benchmarks.which_memory` writes from the rows. Unknowns are marked as such.
+`scores.csv`. `benchmarks.which_memory` writes the scores from the rows, and docs/which-memory.md.
+Unknowns are marked as such.
 """
 
 import csv
@@ -106,14 +107,15 @@ class Score(NamedTuple):
 
 
 @cache
-def _all() -> dict[str, Any]:
+def recorded() -> dict[str, Any]:
+    """The contents of `advice.toml`."""
     text = (resources.files("clew.lab") / "advice.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 def needs() -> list[Need]:
     """All needs, those with evidence first."""
-    return [Need(**with_tuples(one)) for one in _all()["needs"]]
+    return [Need(**with_tuples(one)) for one in recorded()["needs"]]
 
 
 @cache
@@ -152,7 +154,7 @@ def ranking(measure: list[Score], best: int | None = None) -> str:
     found = {measure[0].memory: {score.memory: score.from_highest for score in measure}}
     found["none"] = {score.memory: score.from_none for score in measure}
     apart = filter(None, (_apart(measure, *one, names=not others) for one in found.items()))
-    return " ".join([f"{measure[0].measured}, {_seeds(measure)} seeds: {ranks}.", *apart])
+    return " ".join([f"{measure[0].measured}, {seeds_of(measure)} seeds: {ranks}.", *apart])
 
 
 def _grouped(measure: list[Score]) -> dict[str, list[str]]:
@@ -179,7 +181,7 @@ def _apart(measure: list[Score], other: str, answers: dict[str, str], *, names: 
     return f"Told apart from {other}: {', '.join(apart)}."
 
 
-def _seeds(measure: list[Score]) -> str:
+def seeds_of(measure: list[Score]) -> str:
     """The number of seeds, as a range if it varies."""
     counts = sorted({score.seeds for score in measure})
     return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
@@ -187,7 +189,7 @@ def _seeds(measure: list[Score]) -> str:
 
 def tried() -> list[Tried]:
     """All tasks on which agents were trained."""
-    return [_tried(**one) for one in _all()["tasks"]]
+    return [_tried(**one) for one in recorded()["tasks"]]
 
 
 def _tried(wrappers: dict[str, Any] | None = None, **written: Any) -> Tried:
@@ -246,58 +248,4 @@ def needs_of(task: str, given: Collection[str] = ()) -> list[Need]:
 
 def for_any() -> tuple[str, ...]:
     """Memories to compare if it is not known what has to be remembered."""
-    return tuple(_all()["for_any"])
-
-
-def page() -> str:
-    """The page of the documentation."""
-    parts = ["# Which memory?", _all()["before"].strip()]
-    rows = [f"| `{n.word}` | [{n.title}](#{_anchor(n.title)}) | {n.advice} |" for n in needs()]
-    table = ["| `--need` | what has to be remembered | take |", "|---|---|---|", *rows]
-    parts += ["\n".join(table), _all()["picture"].strip(), _all()["scores"].strip(), _highest()]
-    rows = [
-        f"| {one.name} | {one.found} | {one.made} ([rows](../results/{one.evidence}/README.md)) |"
-        for one in tried()
-    ]
-    table = ["| task | result | training |", "|---|---|---|", *rows]
-    parts += ["## Tasks that were tried", "\n".join(table)]
-    for need in needs():
-        links = [f"[{folder}](../results/{folder}/README.md)" for folder in need.evidence]
-        known = f" (rows: {', '.join(links)})" if links else ""
-        parts += [
-            f"## {need.title}",
-            f"*{need.asks[0].upper()}{need.asks[1:]}.*",
-            f"**Take** {need.advice}.",
-            *filter(None, ["\n".join(map(_ranked, measures_of(need)))]),
-            f"{need.why}{known}" + (f" *{need.made}.*" if need.made else ""),
-            need.limits,
-            f"```sh\n{need.command}\n```",
-        ]
-    return "\n\n".join([*parts, _all()["after"].strip()]) + "\n"
-
-
-def _ranked(measure: list[Score]) -> str:
-    """The means of one measure as a list item, with a link to their rows."""
-    line = ranking(measure)
-    return f"- {line[0].upper()}{line[1:]} ([rows](../results/{measure[0].rows}/README.md))"
-
-
-def _highest() -> str:
-    """A table of the highest scores in the first measure of every need, with the usual memories."""
-    head = ["need", "measured", "seeds", "highest", "second", "third", *USUAL]
-    rows = [head, ["---"] * len(head)]
-    for measure in (found[0] for need in needs() if (found := measures_of(need))):
-        said = {score.memory: _interval(score) for score in measure}
-        best = [f"`{name}` {text}" for name, text in said.items()][:3]
-        usual = [said.get(name, "") for name in USUAL]
-        rows.append([f"`{measure[0].need}`", measure[0].measured, _seeds(measure), *best, *usual])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _interval(score: Score) -> str:
-    return f"{score.mean:.2f} [{score.low:.2f}, {score.high:.2f}]"
-
-
-def _anchor(title: str) -> str:
-    """The anchor of a heading, as the site generates it."""
-    return title.lower().replace(",", "").replace(" ", "-")
+    return tuple(recorded()["for_any"])

@@ -147,7 +147,6 @@ def tables(
     """Every claim with its verdict, and every comparison behind them.
 
     Args:
-        judged: the claims.
         slug: prefix of the names of the tables' files.
         title: of the first table, before the outcome.
         note: the rule by which a comparison holds.

@@ -154,8 +154,6 @@ def train_once(config: TrainConfig, progress: Progress, *, trust: bool = False) 
     """Trains a run, resumes it if it was stopped, or leaves it alone if it is complete.
 
     Args:
-        config: of the run.
-        progress: its listener.
         trust: consent to import the code named by the run to start from.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,14 +21,6 @@ from clew.stats import Interval, wilson_interval
 CORRIDOR = 20
 LABELS = {"arelit": "AReLiT, a memory", "none": "no memory"}
 PICTURE = "demo.png"
-
-
-class Outcome(NamedTuple):
-    """The result of the demonstration."""
-
-    success: dict[str, Interval]
-    """fraction of fresh episodes solved, for each memory"""
-    picture: Path
 
 
 def settings(run_dir: str | Path = "runs/demo", *, seeds: int = 2) -> dict[str, TrainConfig]:
@@ -68,15 +60,19 @@ def measure(path: Path, episodes: int) -> Interval:
 
 def run(
     run_dir: str | Path, *, seeds: int, episodes: int, progress: Callable[[str], Progress]
-) -> Outcome:
-    """Trains both, evaluates both on new episodes and draws the picture."""
+) -> tuple[dict[str, Interval], Path]:
+    """Trains both agents and draws the picture.
+
+    Returns:
+        The fraction of fresh episodes solved, for each memory; and the picture.
+    """
     paths = {
         memory: train_once(config, progress(LABELS[memory]))
         for memory, config in settings(run_dir, seeds=seeds).items()
     }
     success = {memory: measure(path, episodes) for memory, path in paths.items()}
     rows = {LABELS[memory]: read_metrics(path) for memory, path in paths.items()}
-    return Outcome(success, save(draw(rows), Path(run_dir) / PICTURE))
+    return success, save(draw(rows), Path(run_dir) / PICTURE)
 
 
 def draw(rows: Runs) -> Figure:

@@ -65,11 +65,7 @@ class Best:
 
     Among equal scores the newest agent is kept. A resumed run keeps the same agents as one that
     never stopped, if its rows are given to `follow` first. (Except for an agent of a row that a run
-    of fewer steps wrote early, at its end.)
-
-    Args:
-        seeds: of the run.
-        evaluated: whether evaluations give the scores.
+    of fewer steps wrote early, at its end.) With `evaluated`, evaluations give the scores.
 
     Attributes:
         scores: of the kept agents, for each seed.
@@ -109,12 +105,8 @@ class Best:
         return [recent.add(episodes, mean) for recent, episodes, mean in returns]
 
     def see(self, row: Row, state: PyTree) -> None:
-        """Adds a row, and keeps the agents with the highest score so far.
-
-        Args:
-            row: of metrics.
-            state: of the run at the row's update, a `RunState`.
-        """
+        """Adds a row of metrics, and keeps the agents of the `RunState` at its update that have the
+        highest score so far."""
         better = []
         for seed, mean in enumerate(self.follow(row)):
             if mean is not None and mean >= self.scores[seed].mean:

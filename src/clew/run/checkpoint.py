@@ -146,11 +146,19 @@ def save_best(
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[None]:
     """Makes the folder for a file; if writing fails, the error says what is safe."""
+    folder = path.parent
     try:
-        path.parent.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         yield
     except OSError as error:
-        raise CheckpointError(_write_failure(path.parent, path, error)) from error
+        if not folder.parent.is_dir():
+            why = f"the folder {folder.parent} was removed"
+            raise CheckpointError(f"cannot write {path}: {why}") from error
+        safe = ""
+        with contextlib.suppress(OSError):
+            if kept := list_checkpoints(folder):
+                safe = f"; the run is safe up to {kept[-1].name}, make room and resume"
+        raise CheckpointError(f"cannot write {path}: {error.strerror}{safe}") from error
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -278,19 +286,6 @@ def set_aside(paths: list[Path]) -> None:
     """Renames unusable checkpoints, so that they are neither read again nor counted as kept."""
     for path in paths:
         os.replace(path, path.with_name(f"unusable-{path.name}"))
-
-
-def _write_failure(folder: Path, path: Path, error: OSError) -> str:
-    if not folder.parent.is_dir():
-        return f"cannot write {path}: the folder {folder.parent} was removed"
-    with contextlib.suppress(OSError):
-        kept = list_checkpoints(folder)
-        if kept:
-            return (
-                f"cannot write {path}: {error.strerror}; the run is safe up to {kept[-1].name}, "
-                "make room and resume"
-            )
-    return f"cannot write {path}: {error.strerror}"
 
 
 def _replay_of(path: Path) -> Path:

@@ -59,11 +59,7 @@ def _chosen(kind: Callable[..., T]) -> T:
 
 
 def keep_python_numbers(settings: Any) -> None:
-    """Replaces NumPy's numbers, which JSON does not have, by Python's.
-
-    Args:
-        settings: a frozen dataclass, in its `__post_init__`.
-    """
+    """Replaces NumPy's numbers, which JSON does not have, by Python's; for a `__post_init__`."""
     for name in settings.__dataclass_fields__:
         object.__setattr__(settings, name, _python_numbers(getattr(settings, name)))
 
@@ -321,7 +317,14 @@ class TrainConfig(LearnerSettings):
 
     def _validate_learning(self) -> None:
         """Validates the learner's settings and the steps, which are whole rollouts."""
-        self._validate_algorithm()
+        if not is_reference(self.algorithm):  # otherwise `learning` raises the error
+            require_choice("algorithm", self.algorithm, ALGORITHMS)
+            if self.learner_options:
+                raise UserError(
+                    f"learner_options are for a learner of your own (module:Class); the settings "
+                    f"of {self.algorithm} are in the group {self.algorithm}, got "
+                    f"{self.learner_options}"
+                )
         together(self.learning.validate, lambda: require_at_least("steps", self.steps, 1, 2**53))
         if self.steps < self.steps_per_update:
             raise UserError(
@@ -335,16 +338,6 @@ class TrainConfig(LearnerSettings):
         require_types(self)
         for name in _GROUPS:
             require_types(getattr(self, name), f"{name}.{{}}")
-
-    def _validate_algorithm(self) -> None:
-        if is_reference(self.algorithm):
-            return  # `learning` raises the error
-        require_choice("algorithm", self.algorithm, ALGORITHMS)
-        if self.learner_options:
-            raise UserError(
-                f"learner_options are for a learner of your own (module:Class); the settings of "
-                f"{self.algorithm} are in the group {self.algorithm}, got {self.learner_options}"
-            )
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -441,12 +434,7 @@ _DEFAULTS = TrainConfig().to_json()
 
 
 def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainConfig:
-    """The settings that `to_json` wrote.
-
-    Args:
-        values: as it wrote them.
-        former: whether the file is from the time when memories had other default options. It is if
-            it has no threads.
+    """The settings that `to_json` wrote; `former` is as in `migrate_settings`.
 
     Raises:
         UserError: for a field that this version does not have, or a value of the wrong kind.
@@ -474,9 +462,7 @@ def config_from_json(values: dict[str, Any], *, former: bool = False) -> TrainCo
 def require_types(settings: Any, called: str = "{}") -> None:
     """Refuses strings, flags, lists and groups of the wrong type; numbers are checked elsewhere.
 
-    Args:
-        settings: a dataclass.
-        called: how messages name a setting, with its name in place of {}.
+    Messages name a setting as `called`, with its name in place of {}.
 
     Raises:
         UserError: naming the setting, its value and what was expected.
@@ -501,12 +487,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value is of a setting's type; types that JSON cannot tell apart pass.
-
-    Args:
-        value: the value.
-        hint: the declared type of the setting.
-    """
+    """Whether a JSON value is of a setting's type; types that JSON cannot tell apart pass."""
     if get_origin(hint) in (Union, UnionType):
         return any(fits(value, one) for one in get_args(hint))
     if get_origin(hint) is Literal:

@@ -64,12 +64,7 @@ def memory_defaults(memory: str) -> DefaultOptions:
 
 
 def choose_algorithm(env: str, given: Collection[str]) -> str:
-    """The algorithm that "auto" stands for.
-
-    Args:
-        env: the task.
-        given: the learners whose settings differ from their defaults.
-    """
+    """The algorithm that "auto" stands for; `given` is as in `defaults_for`."""
     fit = default_settings(env).algorithm
     if fit == OWN:
         return fit

@@ -26,11 +26,7 @@ class Evaluation:
     Environments are opened for each evaluation. The random keys of its episodes and actions follow
     from the seed and the number of the update: a resumed run plays the same episodes, and neither
     training nor `clew.evaluate` plays any of them. The wrappers' statistics are used as they are,
-    and are not updated.
-
-    Args:
-        parts: of the run.
-        log: called with a line for every seed whose evaluation is dropped.
+    and are not updated. `log` is called with a line for every seed whose evaluation is dropped.
     """
 
     def __init__(self, parts: Parts, log: Callable[[str], None]):
@@ -46,9 +42,7 @@ class Evaluation:
     def __call__(self, update: int, state: SeedState) -> dict[str, list[float | None]]:
         """Every metric's mean over the episodes, for each seed; None if it was dropped.
 
-        Args:
-            update: the number of updates made.
-            state: of all seeds after these updates; it is only read.
+        The state, after that many updates, is only read.
         """
         began = time.perf_counter()
         agents = jax.device_get(state.agent)
@@ -87,12 +81,7 @@ class Evaluation:
 
 
 def is_due(config: TrainConfig, update: int) -> bool:
-    """Whether an evaluation is due: at the first log point after each `evaluate_every` steps.
-
-    Args:
-        config: of a run.
-        update: of the log point.
-    """
+    """Whether an evaluation is due at a log point: the first after each `evaluate_every` steps."""
     if not config.evaluate_every:
         return False
     before = (update - 1) // config.log_every * config.log_every

@@ -91,13 +91,10 @@ def if_begun(config: TrainConfig | None, resume: bool | str | Path) -> bool | st
 
 
 def is_bare(path: Path) -> bool:
-    """Whether a folder has no results of a run: no checkpoint, row or summary.
+    """Whether a folder, which need not exist, has no checkpoint, row or summary of a run.
 
     The folder of a run that failed before its first step is bare. The holder of its lock may
     replace the settings in it.
-
-    Args:
-        path: the folder, which need not exist.
     """
     checkpoints = path / CHECKPOINTS
     if (path / SUMMARY).exists() or (checkpoints.exists() and any(checkpoints.iterdir())):
@@ -198,11 +195,6 @@ class SavedRun(NamedTuple):
 def write_new_config(path: Path, config: TrainConfig, spaces: Mapping[str, str]) -> Identity:
     """Writes config.json of a new run, and returns the run's identity.
 
-    Args:
-        path: the run's folder.
-        config: the settings.
-        spaces: of the agent's observations and actions.
-
     Raises:
         UserError: if another process has begun a run in this folder meanwhile.
     """
@@ -221,11 +213,7 @@ def write_config(
 ) -> None:
     """Writes config.json: the settings, the versions, the commit of a source checkout.
 
-    Args:
-        path: the run's folder.
-        config: the settings.
-        identity: of the run; None for a run without an id.
-        spaces: of the agent's observations and actions; None if unknown.
+    A run of an early version has no identity and no spaces.
     """
     identity = identity or Identity("", (config.digest(),))
     values = json.loads(json.dumps(config.to_json()))

@@ -66,9 +66,8 @@ class FaultBudget:
         """Logs a fault and the remedy, or raises it.
 
         Args:
-            fault: the fault.
             mended: the remedy.
-            text: replaces its message.
+            text: replaces the fault's message.
             actor: the actor that it belongs to; None if it does not count as a repeated fault.
         """
         if text is not None:
@@ -99,12 +98,8 @@ class HostProgram(Program):
     contain them: a resumed run begins new episodes, with seeds that follow from the run's seed and
     the number of the update.
 
-    Args:
-        parts: of the run.
-        task: of the run.
-        log: called with a line for every fault that the run survived.
-        stopped: whether the run is to end. A rollout in progress is then dropped, since it may take
-            minutes and a resumed run begins new episodes anyway.
+    Once `stopped()` is true, a rollout in progress is dropped, since it may take minutes and a
+    resumed run begins new episodes anyway. `log` is as in `FaultBudget`.
     """
 
     def __init__(

@@ -75,10 +75,6 @@ def decode(data: bytes, kinds: Kinds | None = None) -> tuple[list[Line], list[Da
 
     A last line without its end is a row if it is complete. If it was cut short, as by a kill, it is
     damaged with the reason `CUT_SHORT`.
-
-    Args:
-        data: of the file.
-        kinds: keys that each row must have, with the types of their values.
     """
     lines: list[Line] = []
     damages: list[Damage] = []
@@ -106,10 +102,6 @@ def read(path: Path, kinds: Kinds | None = None) -> list[Line]:
     A damaged row is left out with a `DamagedRowWarning`. A last line that was cut short is left out
     without one, since another process may be writing it.
 
-    Args:
-        path: of the file.
-        kinds: keys that each row must have, with the types of their values.
-
     Raises:
         UserError: if the file cannot be read.
     """
@@ -126,11 +118,6 @@ class RowFile:
 
     Opening repairs the damage of a kill or a disk: damaged lines go to `<name>.damaged`, and rows
     that `keep` refuses are dropped. The file is rewritten only if there is something to repair.
-
-    Args:
-        path: of the file.
-        kinds: keys that each row must have, with the types of their values.
-        keep: whether a row stays.
 
     Attributes:
         rows: those that stayed when it was opened.

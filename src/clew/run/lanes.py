@@ -97,12 +97,9 @@ def lanes_config(lanes: Sequence[Lane]) -> TrainConfig:
 
 
 def compile_lanes(parts: Parts, lanes: Sequence[Lane], names: Sequence[str] = ()) -> Program:
-    """The program of some lanes.
+    """The program of some lanes, for the parts of a run with as many seeds.
 
-    Args:
-        parts: of a run with as many seeds as there are lanes.
-        lanes: to train.
-        names: of the learner's settings that differ between lanes: rates and costs.
+    They differ in the learner's settings called `names`: rates and costs.
     """
     if not names:
         return compile_program(parts)
@@ -174,13 +171,9 @@ def open_lane(parts: Parts, agent: Agent, keys: Array, size: Array) -> ActorStat
 class Curves(RunLog):
     """The learning curves of a run's lanes, as a `RunLog`; a checkpoint contains all of them.
 
-    Args:
-        lanes: of the run.
-        score: the episode metric whose mean a curve shows.
-
     Attributes:
         curves: for every lane "steps", "episodes" that ended since the last log point, and the
-            mean score of these.
+            mean of these in the metric that is the score.
     """
 
     def __init__(self, lanes: Sequence[Lane], score: str):

@@ -45,12 +45,10 @@ class Loaded(NamedTuple):
     path: Path
     config: TrainConfig
     task: Task
-    """The task of the settings."""
     agent: Agent
     update: int
-    """Number of updates."""
     statistics: Any
-    """Statistics of the wrappers around a Gymnasium environment; None for a task written in JAX."""
+    """As in `LoadedRun`, for this agent."""
 
     @property
     def adapter(self) -> PolicyAdapter:
@@ -61,19 +59,7 @@ class Loaded(NamedTuple):
 def load_agent(
     path: str | Path, seed_index: int = 0, wanted: str = "", *, trust: bool = False
 ) -> Loaded:
-    """Loads one agent.
-
-    Args:
-        path: the run's folder or name.
-        seed_index: which of the run's seeds, from 0.
-        wanted: the checkpoint's file name or update, or "best", the best agent so far (see
-            `clew.run.best`); by default the newest usable one.
-        trust: consent to import the code that the run's settings name; see `clew.run.trust`.
-
-    Raises:
-        UserError: if there is no such run, seed or checkpoint, or the checkpoint is damaged; or if
-            the run names code, and is neither trusted nor trained here.
-    """
+    """Loads one agent, from the `wanted` checkpoint; `clew.run.evaluate.load` says the rest."""
     require_at_least("seed_index", seed_index, 0)
     run = load_run(path, wanted, trust=trust)
     if seed_index >= run.config.seeds:
@@ -87,7 +73,7 @@ def load_agent(
 
 
 def load_run(path: str | Path, wanted: str = "", *, trust: bool = False) -> LoadedRun:
-    """Loads the agents of all seeds; see `load_agent`."""
+    """Loads the agents of all seeds, as `load_agent` does."""
     found = folder.find_run(path)
     config, identity, recorded = folder.read_run(found)
     require(found, config, trust=trust)

@@ -11,14 +11,14 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from clew.errors import Settings, UserError, check_call, require_choice, unknown_name
+from clew.errors import Settings, UserError, check_call, require_choice
 from clew.files import read_json, write_file
-from clew.names import is_reference, resolve
+from clew.names import find
 
 if TYPE_CHECKING:
     from clew.run.config import TrainConfig
@@ -69,15 +69,11 @@ class Logger(Protocol):
 
 
 def scalars(row: dict[str, Any], first_seed: int = 0) -> dict[str, float]:
-    """The numbers of a row by name, for loggers without a notion of seeds.
+    """The numbers of a row of metrics by name, for loggers without a notion of seeds.
 
     With one seed a metric has its own name. With several seeds, its name has their mean, and
     name/seed-number has the value of each. Values of None are left out, as are "update" and
     "steps", which are the time axis.
-
-    Args:
-        row: as `clew.run.metrics.make_row` makes it.
-        first_seed: number of the run's first seed.
     """
     found: dict[str, float] = {}
     for name, value in row.items():
@@ -103,6 +99,9 @@ class TensorBoard(Logger):
     writer waits for it forever. So its parts are used here, and errors are raised where they can be
     reported.
     """
+
+    needs = "tensorboardX"
+    """The package that it imports when it starts."""
 
     def __init__(self) -> None:
         self._writer: Any = None
@@ -152,6 +151,9 @@ class WeightsAndBiases(Logger):
     resumed run equals an uninterrupted one. Rows that W&B has missed, because it was added late or
     could not be reached, are logged when the run is resumed.
     """
+
+    needs = "wandb"
+    """As in `TensorBoard`."""
 
     def __init__(self) -> None:
         self._run: Any = None
@@ -226,19 +228,7 @@ def log_in(config: WandbConfig) -> None:
         raise UserError("wandb has no key; run `wandb login`, or choose --wandb.mode offline")
 
 
-class Package(NamedTuple):
-    """A logger and the package that it needs."""
-
-    make: Callable[[], Logger]
-    """The logger's class."""
-    needs: str
-    """The module that it imports when it starts."""
-
-
-LOGGERS = {
-    "tensorboard": Package(TensorBoard, "tensorboardX"),
-    "wandb": Package(WeightsAndBiases, "wandb"),
-}
+LOGGERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 """Every logger by its name, which is also the name of clew's extra for its package."""
 
 
@@ -253,15 +243,14 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"loggers has {name} twice")
-        if is_reference(name):
-            check_call(name, resolve(name))
-            continue
+        logger = find("logger", name, LOGGERS)
         if name not in LOGGERS:
-            raise unknown_name("logger", name, LOGGERS)
-        package = LOGGERS[name]
-        if package.needs not in sys.modules and importlib.util.find_spec(package.needs) is None:
+            check_call(name, logger)
+            continue
+        package = LOGGERS[name].needs
+        if package not in sys.modules and importlib.util.find_spec(package) is None:
             raise UserError(
-                f"the logger {name} needs {package.needs}, which is not installed: "
+                f"the logger {name} needs {package}, which is not installed: "
                 f'pip install "clew[{name}]"'
             )
     if "wandb" in names:
@@ -270,4 +259,4 @@ def check_loggers(names: Sequence[str], wandb: WandbConfig) -> None:
 
 def make_logger(name: str) -> Logger:
     """Builds a logger without arguments: one of `LOGGERS`, or one named "module:Class"."""
-    return resolve(name)() if is_reference(name) else LOGGERS[name].make()
+    return find("logger", name, LOGGERS)()

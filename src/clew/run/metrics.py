@@ -79,12 +79,8 @@ class RunLog(Protocol):
 class MetricsFile(RunLog):
     """The run's metrics.jsonl, to which one JSON object per line is appended.
 
-    Every method raises `UserError` if the disk is full or cannot be written to.
-
-    Args:
-        path: the run's folder.
-        config: of the run.
-        log: called with a line about every row that was moved or dropped.
+    Every method raises `UserError` if the disk is full or cannot be written to. `log` is called
+    with a line about every row that was moved or dropped.
     """
 
     def __init__(self, path: Path, config: TrainConfig, log: Callable[[str], None]):
@@ -150,11 +146,7 @@ def refuse_taken_names(config: TrainConfig, names: Sequence[str]) -> None:
 
 
 def make_row(point: LogPoint, config: TrainConfig) -> Row:
-    """One row of metrics.jsonl.
-
-    Args:
-        point: a log point; its sums with or without a leading axis of seeds.
-        config: of the run.
+    """One row of metrics.jsonl; the point's sums may have a leading axis of seeds.
 
     Returns:
         "update", "steps" (of one seed), "seconds" of training and "rate"; the program's measures;
@@ -224,10 +216,7 @@ def summarise(
     """The summary of a run.
 
     Args:
-        rows: of metrics, in order.
-        config: of the run.
         seconds: of training.
-        parameters: the number of trained parameters.
         update: the number of updates made, if larger than in the last row.
         best: the scores of the best agents, for each seed.
 

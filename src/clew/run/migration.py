@@ -167,10 +167,9 @@ _LEAVES = (
 
 def migrate_leaves(leaves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint by today's paths."""
-    return {_today(path): leaf for path, leaf in leaves.items()}
-
-
-def _today(path: str) -> str:
-    for before, now in _LEAVES:
-        path = before.sub(now, path)
-    return path
+    today = {}
+    for path, leaf in leaves.items():
+        for before, now in _LEAVES:
+            path = before.sub(now, path)
+        today[path] = leaf
+    return today

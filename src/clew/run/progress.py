@@ -14,6 +14,8 @@ from clew.run.loggers import Logger, make_logger
 from clew.run.metrics import read_metrics
 from clew.run.names import EVALUATED
 
+LINE_SECONDS = 5.0
+"""Least seconds between two lines about the progress."""
 CLOSE_SECONDS = 30.0
 """How long the end of a run waits for a logger, which may have many rows to send."""
 
@@ -72,7 +74,7 @@ class Lines(Progress):
         stream: the stream to write to, by default standard error.
     """
 
-    def __init__(self, every: float = 5.0, stream: TextIO | None = None):
+    def __init__(self, every: float = LINE_SECONDS, stream: TextIO | None = None):
         self._every = every
         self._stream = stream
         self._next = 0.0
@@ -117,18 +119,12 @@ def format_scores(row: dict[str, Any]) -> list[str]:
 
 
 class EpisodeLines:
-    """A line every few seconds about episodes: how many were played, their rate, the time left.
+    """A line every few seconds about episodes: how many were played, their rate, the time left."""
 
-    Args:
-        total: number of episodes to play.
-        log: called with a line.
-        every: least seconds before the first line and between two lines.
-    """
-
-    def __init__(self, total: int, log: Callable[[str], None], every: float = 5.0):
-        self._total, self._log, self._every = total, log, every
+    def __init__(self, total: int, log: Callable[[str], None]):
+        self._total, self._log = total, log
         self._ended, self._began = 0, time.monotonic()
-        self._next = self._began + every
+        self._next = self._began + LINE_SECONDS
 
     def __call__(self, count: int) -> None:
         """Adds `count` finished episodes; environments side by side may play a few too many."""
@@ -136,7 +132,7 @@ class EpisodeLines:
         now = time.monotonic()
         if now < self._next or self._ended == self._total:
             return
-        self._next, rate = now + self._every, self._ended / (now - self._began)
+        self._next, rate = now + LINE_SECONDS, self._ended / (now - self._began)
         left = format_seconds((self._total - self._ended) / rate)
         share = f"{self._ended:,}/{self._total:,} episodes ({self._ended / self._total:.0%})"
         self._log(f"{share}  {rate:,.1f} episodes/s  {left} left")
@@ -221,11 +217,8 @@ class Background:
 class Logged(Progress):
     """A listener that passes everything on to another one, and every row to loggers.
 
-    Loggers start with the training, after metrics.jsonl was cut back to the checkpoint.
-
-    Args:
-        listener: receives everything, and a message about each logger that fails.
-        loggers: by name.
+    Loggers start with the training, after metrics.jsonl was cut back to the checkpoint. The other
+    listener gets a message about each that fails.
     """
 
     def __init__(self, listener: Progress, loggers: dict[str, Logger]):

@@ -12,7 +12,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from clew.agents.devices import jit_over, make_mesh, shard_batch, spec_of
 from clew.agents.learners import Learner
-from clew.agents.learners.base import Gathering
 from clew.errors import UserError
 from clew.interact.task import Task
 from clew.memory import MEMORIES
@@ -127,7 +126,20 @@ def check_devices(config: "TrainConfig", learner: Learner) -> None:
             f"{config.devices}"
         )
     if not _by_seed(config):
-        _check_environments(config, learner.gathering)
+        count, learning, gathering = config.devices, config.learning, learner.gathering
+        if learning.num_envs % count:
+            raise UserError(
+                f"devices must divide num_envs ({learning.num_envs}) or seeds ({config.seeds}), "
+                f"got {count}"
+            )
+        length = gathering.sequence_length or learning.rollout_length
+        sequences = learning.num_envs * learning.rollout_length // length
+        per_step = gathering.sequences_per_step or sequences
+        if per_step % count:
+            raise UserError(
+                f"devices must divide the {per_step} sequences of a gradient step (of {sequences} "
+                f"in a rollout; see minibatches, gradient_accumulation), got {count}"
+            )
     make_mesh(config.devices)
 
 
@@ -140,10 +152,6 @@ def choose_devices(config: "TrainConfig", task: Task) -> "TrainConfig":
     the seeds. Environments are divided only on request: that made AReLiT and ReLiT faster, but LSTM
     and GRU slower. Everything else gets one device, with XLA's own threads unless it is such a task
     on a CPU.
-
-    Args:
-        config: of a run; `devices` 0 and `device_threads` "auto" are replaced.
-        task: of the run.
     """
     on_processor = task.acts_on_device and jax.default_backend() == "cpu"
     kind: object = find("memory", config.memory, MEMORIES)
@@ -197,23 +205,6 @@ def _is_shardable(config: "TrainConfig") -> bool:
     if not (isinstance(kind, type) and issubclass(kind, AbstractMemory)):
         return True  # a user's function; if it returns no memory, that is refused later
     return kind.shardable
-
-
-def _check_environments(config: "TrainConfig", gathering: Gathering) -> None:
-    count, learning = config.devices, config.learning
-    if learning.num_envs % count:
-        raise UserError(
-            f"devices must divide num_envs ({learning.num_envs}) or seeds ({config.seeds}), got "
-            f"{count}"
-        )
-    length = gathering.sequence_length or learning.rollout_length
-    sequences = learning.num_envs * learning.rollout_length // length
-    per_step = gathering.sequences_per_step or sequences
-    if per_step % count:
-        raise UserError(
-            f"devices must divide the {per_step} sequences of a gradient step (of {sequences} in a "
-            f"rollout; see minibatches, gradient_accumulation), got {count}"
-        )
 
 
 def _by_seed(config: "TrainConfig") -> bool:

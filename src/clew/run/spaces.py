@@ -28,11 +28,7 @@ def require_same_spaces(run: str, recorded: Mapping[str, str], task: Task) -> No
     """Refuses a task that has changed since an agent was trained on it.
 
     An agent reads entries in the order of their names, so a renamed one could be taken for another.
-
-    Args:
-        run: the run's name in messages.
-        recorded: spaces of the task at training; empty in runs of versions that recorded nothing.
-        task: as it is now.
+    Runs of early versions recorded nothing.
 
     Raises:
         UserError: naming the recorded and the present spaces that differ.

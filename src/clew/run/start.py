@@ -48,7 +48,6 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
     """The agents that `start_from` names; None if it is empty, or if the run has a checkpoint.
 
     Args:
-        parts: of the new run.
         path: the new run's folder, if it exists: with a checkpoint in it the run is resumed.
         trust: consent to import the code that the other run names; see `clew.run.trust`.
 
@@ -84,9 +83,7 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
 def read_shared_start(parts: Parts, *, trust: bool = False) -> Start | None:
     """Like `read_start`, for a program with lanes of several cells: all start from one agent.
 
-    Args:
-        parts: of the new run.
-        trust: as for `read_start`; it is remembered, since worker processes read the run again.
+    Consent (`trust`) is remembered, since worker processes read the run again.
 
     Raises:
         UserError: if the other run has several agents.

@@ -271,59 +271,42 @@ def _summary(path: Path, config: TrainConfig, runner: Runner, progress: Progress
 
 def _remarks(parts: Parts) -> Iterator[str]:
     """Remarks for the user before a new run begins."""
-    before = (_no_episode, _no_learning, _no_evaluation)
-    for remarks in (*before, _no_host, _no_use, _no_scale, _unread, _pictures, _unasked):
+    for remarks in (_too_short, _unused, _no_scale, _unread, _pictures, _unasked):
         yield from remarks(parts)
 
 
-def _no_episode(parts: Parts) -> Iterator[str]:
-    """Warns if every episode takes more steps than an environment makes in the whole run."""
-    config, shortest = parts.config, parts.task.shortest_episode
-    steps = config.updates * config.learning.rollout_length
-    if shortest > steps and not parts.learner.gathering.whole_episodes:
+def _too_short(parts: Parts) -> Iterator[str]:
+    """Warns if the run ends before its first episode, learning or evaluation."""
+    config, gathering = parts.config, parts.learner.gathering
+    steps = config.updates * config.steps_per_update
+    of_one, shortest = config.updates * config.learning.rollout_length, parts.task.shortest_episode
+    if shortest > of_one and not gathering.whole_episodes:
         yield (
             f"warning: no episode ends within this run: one of {config.env} takes at least "
             f"{shortest:,} steps, but each of {config.learning.num_envs:,} environments makes "
-            f"only {steps:,}; raise steps, or shorten the episodes"
+            f"only {of_one:,}; raise steps, or shorten the episodes"
         )
-
-
-def _no_learning(parts: Parts) -> Iterator[str]:
-    """Warns if a run ends before its learner begins."""
-    config, starts = parts.config, parts.learner.gathering.starts
-    steps = config.updates * config.steps_per_update
-    if starts > steps:
+    if gathering.starts > steps:
         yield (
             f"warning: nothing is learned in this run: {config.algorithm} begins after "
-            f"{starts:,} steps, but the run has {steps:,}; raise steps, or lower "
+            f"{gathering.starts:,} steps, but the run has {steps:,}; raise steps, or lower "
             f"{config.algorithm}.learning_starts"
         )
-
-
-def _no_evaluation(parts: Parts) -> Iterator[str]:
-    """Warns if a run ends before its first evaluation, or if its settings have no effect."""
-    config = parts.config
-    steps = config.updates * config.steps_per_update
     if config.evaluate_every > steps:
         yield (
             f"warning: no evaluation in this run, and so no best agent: evaluate_every is "
             f"{config.evaluate_every:,}, but the run has {steps:,} steps"
         )
+
+
+def _unused(parts: Parts) -> Iterator[str]:
+    """Names settings that have no effect, on this task or without another setting."""
+    config, wrappers = parts.config, parts.config.wrappers
     for name in EVALUATION if not config.evaluate_every else ():
         if getattr(config, name) != getattr(TrainConfig, name):
             yield f"{name} changes nothing without evaluate_every"
-
-
-def _no_host(parts: Parts) -> Iterator[str]:
-    """Tells if host settings have no effect."""
-    config = parts.config
     if parts.task.acts_on_device and config.host != HostConfig():
         yield f"host settings change nothing: {config.env} is written in JAX, and compiled"
-
-
-def _no_use(parts: Parts) -> Iterator[str]:
-    """Names settings of the wrappers that have no effect without another one."""
-    wrappers = parts.config.wrappers
     for name, needed in NEEDED.items():
         if name in wrappers.changed and not getattr(wrappers, needed):
             yield f"wrappers.{name} changes nothing without wrappers.{needed}"

@@ -1,6 +1,6 @@
 """A run's state and its updates: a rollout, and learning from it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -55,12 +55,9 @@ class SeedState(NamedTuple):
     """Whether loss and parameters of the last update were finite."""
 
     def after(self, made: Updated, key: PRNGKeyArray, fresh_row: Bool[Array, ""]) -> "SeedState":
-        """The state after an update.
+        """The state after an update, with the key of the next one.
 
-        Args:
-            made: the result of the update.
-            key: of the next update.
-            fresh_row: whether the update is the first of a row of metrics.
+        A `fresh_row` of metrics begins with the update.
 
         Raises:
             UserError: if the learner did not report a metric that it names.
@@ -108,7 +105,6 @@ def init_run(
     rounding, since matrix products over several seeds add in another order.
 
     Args:
-        parts: of the run.
         numbers: the seeds, as many as the run has, if they are not consecutive.
         start: the agents that the seeds start with, instead of fresh ones.
     """
@@ -116,10 +112,18 @@ def init_run(
     numbers = range(config.seed, config.seed + config.seeds) if numbers is None else numbers
     assert len(numbers) == config.seeds
     begin = jax.jit(partial(_begin_seed, parts))
-    seeds = [
-        _init_seed(parts, begin, jax.random.key(number), start and start.of_seed(index))
-        for index, number in enumerate(numbers)
-    ]
+    seeds = []
+    for index, number in enumerate(numbers):
+        agent_key, env_key, key = jax.random.split(jax.random.key(number), 3)
+        if start is None:  # built outside `begin`, where random draws compile fast
+            agent = build_agent(config, parts.task, agent_key)
+            seeds.append(begin(eqx.filter(agent, eqx.is_array), env_key, key))
+            continue
+        arrays, statistics = start.of_seed(index)
+        seed = begin(arrays, env_key, key)
+        if statistics:
+            seed = seed._replace(actor=seed.actor._replace(statistics=packed(statistics)))
+        seeds.append(seed)
     update = jnp.zeros((), jnp.int32)
     if config.seeds == 1:
         return RunState(update, seeds[0])
@@ -142,21 +146,6 @@ def state_layouts(parts: Parts) -> RunState:
     actor = parts.task.actor_layout(sharding.environments(0), one)
     whole: Any = sharding.whole
     return RunState(whole, SeedState(one, one, actor, one, one, one))
-
-
-def _init_seed(
-    parts: Parts, begin: Callable[..., SeedState], key: PRNGKeyArray, given: tuple[Any, Any] | None
-) -> SeedState:
-    """One seed's state; the agent is built outside `begin`, where its random draws compile fast."""
-    agent_key, env_key, key = jax.random.split(key, 3)
-    if given is None:
-        agent = build_agent(parts.config, parts.task, agent_key)
-        return begin(eqx.filter(agent, eqx.is_array), env_key, key)
-    arrays, statistics = given
-    seed = begin(arrays, env_key, key)
-    if statistics:
-        seed = seed._replace(actor=seed.actor._replace(statistics=packed(statistics)))
-    return seed
 
 
 def _begin_seed(parts: Parts, arrays: Any, env_key: PRNGKeyArray, key: PRNGKeyArray) -> SeedState:

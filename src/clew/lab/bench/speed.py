@@ -139,8 +139,6 @@ def report(names: Sequence[str], plan: SpeedPlan, log: Callable[[str], None]) ->
 
     Args:
         names: keys of `cases()`, or module:Class for memories of your own; all cases if empty.
-        plan: how much to measure.
-        log: called with the name of the next measurement.
 
     Raises:
         NothingMeasured: if a memory breaks a law; then nothing is reported.

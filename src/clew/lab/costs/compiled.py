@@ -49,12 +49,7 @@ def act(memory: Any, states: Any, xs: Any, starts: Any) -> Any:
 def compile_call(call: Call, memory: Any, size: int, batch: int, length: int | None = None) -> Any:
     """A call of a memory, compiled, as a function of its arrays and of the other arguments.
 
-    Args:
-        call: what to compile.
-        memory: anything with `init_state`.
-        size: of an observation.
-        batch: environments.
-        length: of a chunk; None for one step, which reuses the old states' memory.
+    Without a length it is one step, which reuses the old states' memory; else a chunk.
     """
     weights, static = eqx.partition(memory, eqx.is_array)
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -49,19 +49,10 @@ RUNS, PACKS = "runs", "packs"
 packs in training."""
 
 
-class Timed(NamedTuple):
-    """Seconds that the parts of a pack took."""
-
-    compile: float
-    train: float
-    evaluate: float
-
-
 def make_job(study: Study, pack: Pack, path: Path | None) -> Job:
     """Everything that a worker needs to know about a pack, as JSON values.
 
     Args:
-        study: the pack's study.
         pack: of the study; one cell if the study is resumable.
         path: the study's folder; None saves nothing while a pack is trained.
     """
@@ -136,11 +127,7 @@ def run_name(cell: Cell) -> str:
 
 
 def run_job(job: Job, progress: Share = lambda share: None) -> list[Row]:
-    """Trains and measures the cells of a job.
-
-    Args:
-        job: of `make_job`.
-        progress: called with the fraction of the training that is complete.
+    """Trains and measures the cells of a job, see `make_job`.
 
     Returns:
         One row per cell, setting by setting and seed by seed; see `docs/studies.md`.
@@ -165,9 +152,7 @@ def _sources(job: Job) -> list[dict[str, str]]:
 class _Shares(Progress):
     """Reports the fraction of a run that is complete; messages are for the worker's log.
 
-    Args:
-        progress: called with the fraction that is complete.
-        every: environment steps between two reports; others are skipped.
+    Reports between multiples of `every` environment steps are skipped.
     """
 
     def __init__(self, progress: Share, every: int = 1):
@@ -214,7 +199,8 @@ def _run_pack(job: Job, progress: Share) -> list[Row]:
             if len(lanes) > 1 or isinstance(error, TrainingDiverged):
                 _remove(checkpoints)  # never resumed: its cells are tried one by one
             raise
-    timed = Timed(runner.compile_seconds, runner.seconds, time.perf_counter() - began)
+    timed = {"compile": runner.compile_seconds, "train": runner.seconds}
+    timed["evaluate"] = time.perf_counter() - began
     _remove(checkpoints)
     return _pack_rows(job, lanes, curves.curves, played, timed)
 
@@ -239,42 +225,39 @@ def lanes_of(job: Job) -> list[Lane]:
 
 
 def _pack_rows(
-    job: Job, lanes: Sequence[Lane], curves: Sequence[Curve], played: Sequence[Played], timed: Timed
+    job: Job,
+    lanes: Sequence[Lane],
+    curves: Sequence[Curve],
+    played: Sequence[Played],
+    timed: Mapping[str, float],
 ) -> list[Row]:
-    """The rows of a pack's cells, each with its share of the time."""
+    """The rows of a pack's cells, each with its share of the seconds that its parts took."""
     count = len(job["seeds"])
     agents = [agent_of(lane.config) for lane in lanes[::count]]
     steps = sum(lane.config.steps for lane in lanes)
-    seconds = {name: round(value, 3) for name, value in timed._asdict().items()}
+    seconds = {name: round(value, 3) for name, value in timed.items()}
     pack = {"settings": job["settings"], "seeds": job["seeds"], **seconds}
     rows = []
     for index, (lane, curve, own) in enumerate(zip(lanes, curves, played, strict=True)):
+        size, kernels = agents[index // count]
         rows.append(
-            _identity(job, index // count, lane.config, agents[index // count].kernels)
+            _identity(job, index // count, lane.config, kernels)
             | _measured(job, own)
             | {
                 "curve": curve,
-                "parameters": agents[index // count].parameters,
-                "seconds": round(sum(timed) * lane.config.steps / steps, 3),
+                "parameters": size,
+                "seconds": round(sum(timed.values()) * lane.config.steps / steps, 3),
                 "pack": pack,
             }
         )
     return rows
 
 
-class BuiltAgent(NamedTuple):
-    """Facts about an agent from building it, without computing anything."""
-
-    parameters: int
-    kernels: str
-    """See `clew.memory.kernels.provenance_of`."""
-
-
-def agent_of(config: TrainConfig) -> BuiltAgent:
-    """The agent of a cell; nothing is computed."""
+def agent_of(config: TrainConfig) -> tuple[int, str]:
+    """A cell's number of parameters and its kernels, see `provenance_of`; nothing is computed."""
     task = make_task(config)
     agent, kernels = provenance_of(lambda: abstract_agent(config, task))
-    return BuiltAgent(parameters(agent), kernels)
+    return parameters(agent), kernels
 
 
 def _run_cell(job: Job, progress: Share) -> list[Row]:
@@ -306,7 +289,7 @@ def _cell_row(
     rows = read_metrics(Path(config.run_dir) / config.name)
     names, begin = make_task(config).metric_names, rows[-1]["steps"] - job["last_steps"]
     last = _pooled([row for row in rows if row["steps"] > begin], names)
-    row = _identity(job, 0, config, agent_of(config).kernels) | _measured(job, own)
+    row = _identity(job, 0, config, agent_of(config)[1]) | _measured(job, own)
     if own is None:
         row["mean"] = last[job["score"]]
     return row | {
@@ -321,16 +304,13 @@ def _cell_row(
 
 
 def learning_curve(rows: list[Row], names: tuple[str, ...], bins: int) -> Curve:
-    """A run's rows of metrics, pooled into at most `bins` bins of equally many steps.
+    """A run's rows of one seed, pooled into at most `bins` bins of equally many steps.
 
-    Args:
-        rows: of the run's metrics.jsonl, of one seed.
-        names: the metrics of episodes.
-        bins: maximum number; a bin without a row is left out.
+    A bin without a row is left out.
 
     Returns:
-        "steps" at the end of each bin, "episodes" that ended in it, and the mean of each metric
-        over them, None where none ended.
+        "steps" at the end of each bin, "episodes" that ended in it, and the mean over them of each
+        metric of episodes, None where none ended.
     """
     end = rows[-1]["steps"]
     groups: dict[int, list[Row]] = {}

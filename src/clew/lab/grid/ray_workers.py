@@ -33,8 +33,7 @@ class RayWorkers(Workers):
 
     Args:
         address: as `clew.run.cluster.join` takes it.
-        work: the function from a job to rows, "package.module:function", such as
-            `clew.lab.grid.jobs`'s `run_job`.
+        work: as `WORK`.
 
     Raises:
         UserError: if Ray is not installed, or no cluster answers at the address.

@@ -68,12 +68,7 @@ def refuse_other_study(study: Study, path: Path) -> None:
 
 
 def finished_cells(study: Study, rows: Iterable[Row], path: Path) -> set[Cell]:
-    """The study's cells that already have a row.
-
-    Args:
-        study: the study to run.
-        rows: of its folder; rows of other cells are ignored.
-        path: of the folder, for the message.
+    """The study's cells that already have a row in its folder; rows of other cells are ignored.
 
     Raises:
         UserError: if a row was made with other settings, so that it could not be compared with the

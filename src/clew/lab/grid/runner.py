@@ -130,10 +130,11 @@ def run_study(
             for line in [*file.mended, *changed_code(study, file.rows, path)]:
                 listener.message(line)
             if session.queue:
-                pool = _workers(study, workers, path)
-                session.saves = study.resumable or pool.saves
-                with nullcontext() if keep_workers else closing(pool):
-                    _work(session, pool, listener, stop.is_set, how_to_go_on)
+                if workers is None or isinstance(workers, int):
+                    workers = LocalWorkers(path / results.LOGS, workers, whole=study.whole_machine)
+                session.saves = study.resumable or workers.saves
+                with nullcontext() if keep_workers else closing(workers):
+                    _work(session, workers, listener, stop.is_set, how_to_go_on)
             listener.report(_standing(session))
         finally:
             listener.close()
@@ -207,12 +208,6 @@ def _read_starts(session: _Session, trust: bool) -> None:
             config = study.config(pack.model, pack.settings[0], pack.seeds)
             if config.start_from:
                 read_shared_start(make_parts(config), trust=trust)
-
-
-def _workers(study: Study, workers: int | Workers | None, path: Path) -> Workers:
-    if workers is None or isinstance(workers, int):
-        return LocalWorkers(path / results.LOGS, workers, whole=study.whole_machine)
-    return workers
 
 
 def _work(

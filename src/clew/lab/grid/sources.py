@@ -60,12 +60,9 @@ imported_hash = lru_cache(maxsize=None)(hash_of)
 
 
 def changed_code(study: Study, rows: list[Row], path: Path) -> list[str]:
-    """A line for the user if code has changed since some of the study's rows were made.
+    """A line for the user if code has changed since some rows of the study's folder were made.
 
-    Args:
-        study: that continues from the rows.
-        rows: of its folder; those without hashes are accepted.
-        path: of the folder, for the message.
+    Rows without hashes are accepted.
     """
     now: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     wanted, files, count = set(study.cells()), set[str](), 0

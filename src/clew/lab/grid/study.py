@@ -245,8 +245,6 @@ class Study:
         """The settings of one training.
 
         Args:
-            model: one of `models`.
-            setting: one of `settings`.
             seeds: of the program; the result has only their number and the first one.
 
         Raises:
@@ -351,11 +349,7 @@ def _require_names(name: str, value: object) -> None:
 
 @contextlib.contextmanager
 def registered(memories: Mapping[str, str], tasks: Mapping[str, str]) -> Iterator[None]:
-    """Registers the user's memories and tasks by name, within this context.
-
-    Args:
-        memories: name to "package.module:factory".
-        tasks: name to "package.module:Class".
+    """Registers the user's memories and tasks, as in `Study`, within this context.
 
     Raises:
         UserError: for a name of the library's own, or a reference that cannot be resolved.

@@ -29,10 +29,7 @@ def main(work: str) -> None:
 
     Events are lines of JSON too, {"kind": "ready" | "progress" | "rows" | "failed", ...}, on the
     original standard output; everything else that is printed goes to standard error, the worker's
-    log.
-
-    Args:
-        work: "package.module:function" that makes rows of a job.
+    log. `work` is as `clew.lab.grid.workers.WORK`.
     """
     leave_stopping_to_parent()
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -57,10 +54,7 @@ def answer(
 ) -> str:
     """The event of a job, as JSON: its rows, or the error that it raised.
 
-    Args:
-        run_job: makes rows of a job; reports first when it begins to train.
-        job: of `clew.lab.grid.jobs.make_job`.
-        report: called with the fraction of the training that is complete.
+    `run_job` reports the fraction of the training that is complete, first when it begins to train.
     """
     begun = False
 
@@ -71,16 +65,12 @@ def answer(
 
     try:
         return json.dumps({"kind": "rows", "rows": run_job(job, progress)}, allow_nan=False)
+    except UserError as error:
+        text = str(error).strip() or type(error).__name__
     except Exception as error:
-        return json.dumps(_failure(error, begun))
-
-
-def _failure(error: Exception, begun: bool) -> dict[str, Any]:
-    """The event of an error; prints the traceback, except for a `UserError`."""
-    if not isinstance(error, UserError):
         traceback.print_exc()
-    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    return {"kind": "failed", "error": text.strip() or type(error).__name__, "begun": begun}
+        text = f"{type(error).__name__}: {error}".strip()
+    return json.dumps({"kind": "failed", "error": text, "begun": begun})
 
 
 class ProgressActor:
@@ -104,7 +94,7 @@ def run_task(work: str, job: str, key: int, progress: Any) -> str:
     """One job as a task, from JSON to JSON: an event like those of a local worker.
 
     Args:
-        work: "package.module:function" that makes rows of a job.
+        work: as in `main`.
         job: of `clew.lab.grid.jobs.make_job`, as JSON.
         key: of the task in reports.
         progress: handle of the `ProgressActor`.

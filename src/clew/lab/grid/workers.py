@@ -21,6 +21,7 @@ from clew.lab.grid.worker import ACTIVE
 from clew.run.machine import THREADS, available_cores
 
 WORK = "clew.lab.grid.jobs:run_job"
+"""The function from a job to rows that workers call, by "package.module:function"."""
 LOG_TAIL = 600
 """Characters of a dead worker's log that the error quotes."""
 
@@ -88,8 +89,7 @@ class LocalWorkers(Workers):
     Args:
         logs: folder for the workers' output.
         size: number of processes; by default the number of cores that this process may use.
-        work: the function from a job to rows, "package.module:function", such as
-            `clew.lab.grid.jobs`'s `run_job`.
+        work: as `WORK`.
         whole: every process has all cores, all threads and any accelerator, and there is one
             process unless `size` says otherwise.
 

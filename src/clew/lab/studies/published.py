@@ -56,7 +56,6 @@ class GridOptions:
         """The part of a study that these options select, with their budget and added memories.
 
         Args:
-            whole: the study.
             sizes: options of every memory that has them, also of added memories.
 
         Raises:

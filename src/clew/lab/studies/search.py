@@ -66,12 +66,9 @@ class Search:
     def best_rates(self, folder: str | Path, name: str) -> dict[str, tuple[float, float]]:
         """The best learning rate and entropy cost of every agent in the search.
 
-        Args:
-            folder: of the search, or its name in runs/.
-            name: of the search's grid.
-
         Raises:
-            UserError: if it is the folder of another grid, or has no finished training.
+            UserError: if the folder is not of the search's grid, called `name`, or has no finished
+                training.
         """
         data = read_study(folder)
         if data.name != name:

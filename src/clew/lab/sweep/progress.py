@@ -21,9 +21,7 @@ class SweepProgress(StudyProgress):
     def enter(self, parts: Mapping[str, tuple[int, int]]) -> None:
         """Called when a batch of trials, or training with fresh seeds, begins.
 
-        Args:
-            parts: finished agents and all agents, by memory, or by what is trained with fresh
-                seeds.
+        Parts are finished agents and all agents, by memory or by what is trained with fresh seeds.
         """
         if parts.keys() != self._parts.keys():
             self._began, self._first = time.monotonic(), sum(ended for ended, _ in parts.values())

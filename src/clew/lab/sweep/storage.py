@@ -56,20 +56,11 @@ def open_storage(path: Path, url: str = "") -> Iterator[Any]:
     Raises:
         UserError: if it cannot be opened, or is a link or not a regular file.
     """
-    storage = _storage(path, url)
-    try:
-        yield storage
-    finally:  # Optuna leaves this to the garbage collector, about which Python 3.13 warns
-        storage.remove_session()
-        storage.engine.dispose()
-
-
-def _storage(path: Path, url: str) -> Any:
     optuna = import_optuna()
     try:
         if not url:
             os.close(open_to_append(path / DATABASE))
-        return optuna.storages.RDBStorage(
+        storage = optuna.storages.RDBStorage(
             url or f"sqlite:///{path / DATABASE}",
             engine_kwargs={} if url else {"connect_args": {"timeout": 60}},
             heartbeat_interval=HEARTBEAT,
@@ -82,6 +73,11 @@ def _storage(path: Path, url: str) -> Any:
         raise UserError(
             f"cannot open the sweep's database {url or path / DATABASE}: {line}"
         ) from error
+    try:
+        yield storage
+    finally:  # Optuna leaves this to the garbage collector, about which Python 3.13 warns
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 class SweepTrial(NamedTuple):
@@ -109,21 +105,16 @@ class Batch(NamedTuple):
 
 @dataclass
 class TrialDatabase:
-    """The trials of one memory.
-
-    Args:
-        storage: of `open_storage`.
-        name: of the memory.
-        config: of every trial, except for the varied settings.
-        vary: the space.
-        trials: how many to run; refused ones do not count.
-    """
+    """The trials of one memory."""
 
     storage: Any
+    """Of `open_storage`."""
     name: str
     config: TrainConfig
+    """Of every trial, except for the varied settings."""
     vary: Vary
     trials: int
+    """How many to run; refused ones do not count."""
     _study: "optuna.study.Study" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -273,9 +264,7 @@ class TrialDatabase:
     def ask(self, count: int, seed: int) -> list[Batch]:
         """Takes waiting trials, and new ones, the most promising given all scores so far.
 
-        Args:
-            count: how many.
-            seed: of the sampler, which must not repeat the draws from before a kill.
+        The sampler's draws follow from the seed, but are not those from before a kill.
         """
         self._study.sampler = self._optuna.samplers.TPESampler(
             multivariate=True,

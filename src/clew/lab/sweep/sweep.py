@@ -382,16 +382,15 @@ def _finish(session: _Session) -> SweepResult:
             "the best with fresh seeds"
         )
         return result
-    best = {memory: best_of(trials) for memory, trials in tried.items()}
-    for memory, trial in best.items():
+    best, models = {}, {}
+    for memory, trials in tried.items():
+        trial = best_of(trials)
         if trial is None:
             raise UserError(
-                f"no trial of {memory} has a score: {tried[memory][-1].error}; none is trained "
-                "again: fix that and raise --trials, or choose another --name"
+                f"no trial of {memory} has a score: {trials[-1].error}; none is trained again: fix "
+                "that and raise --trials, or choose another --name"
             )
-    models = {}
-    for memory, trial in best.items():
-        assert trial is not None
+        best[memory] = trial
         config = session.searches[memory].config
         config = replace(config, seed=config.seed + config.seeds, seeds=session.sweep.fresh_seeds)
         default, winner = _model_names(memory, trial)
@@ -408,7 +407,7 @@ def _finish(session: _Session) -> SweepResult:
         return result
     if found.failures:
         raise UserError(f"{found.failures[0].pack}: {found.failures[0].error}")
-    winners = {m: _winner(m, t, found.rows, study.score) for m, t in best.items() if t is not None}
+    winners = {m: _winner(m, t, found.rows, study.score) for m, t in best.items()}
     return result._replace(winners=winners)
 
 

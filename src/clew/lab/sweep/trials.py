@@ -111,7 +111,8 @@ def _studies(
     """The trials as studies: each group of lanes, then those trained alone."""
     groups: dict[str, list[int]] = {}
     for number, config in configs.items():
-        groups.setdefault(_beside(config, lanes), []).append(number)
+        alike = with_settings(config, dict.fromkeys(lanes, 0.0))  # but for what may differ
+        groups.setdefault(repr(alike), []).append(number)
     mixable = lanes and runner.workers.saves and is_compiled(next(iter(configs.values())))
     alone = []
     for group in groups.values():
@@ -124,11 +125,6 @@ def _studies(
         names = {number: f"{slug(configs[number].memory)}-{number}" for number in sorted(alone)}
         study = runs_study({name: configs[number] for number, name in names.items()}, runner)
         yield study, {(name, TASK): number for number, name in names.items()}
-
-
-def _beside(config: TrainConfig, lanes: Sequence[str]) -> str:
-    """All settings except those that may differ between lanes."""
-    return repr(with_settings(config, dict.fromkeys(lanes, 0.0)))
 
 
 def _lanes_study(

@@ -76,10 +76,7 @@ class Actor:
     def rollout(self, version: int, latest: ActorParams, opening: int) -> Gathered:
         """Acts for one rollout; opens the environments before the first, and after a fault.
 
-        Args:
-            version: of the parameters.
-            latest: the parameters.
-            opening: how often environments of the run have been reopened; it goes into their seed.
+        `opening`, how often environments of the run have been reopened, goes into their seed.
 
         Raises:
             EnvironmentFault: an environment failed. The environments are closed, and the rollout

@@ -72,7 +72,6 @@ class HangDetector:
     """Detects that an actor hangs, by a heartbeat that stays away for too long.
 
     Args:
-        heartbeat: the actor's.
         timeout: seconds that a step or a reset of its environments may take; after its first
             rollout also the limit for everything else.
     """

@@ -109,12 +109,7 @@ class Ready(Generic[Owner]):
 
 
 class SerialPool(ActorPool):
-    """One actor in this process, which acts on request.
-
-    Args:
-        spec: all environments of the run.
-        log: called with a line for every fault that the run survived.
-    """
+    """One actor in this process, which acts on request in all environments of the run."""
 
     def __init__(self, spec: ActorSpec, log: Callable[[str], None]):
         self._actor = Actor(spec, Heartbeat(np.zeros(HEARTBEAT_BYTES, np.uint8)))

@@ -113,7 +113,9 @@ class _Worker:
         try:
             while True:
                 began = time.monotonic()
-                self._wait()
+                # While this actor is too far ahead of the learner.
+                while self._unlearned > self._ahead or self._link.poll():
+                    self._listen()
                 waited = time.monotonic() - began
                 version, latest = self._versions.read()
                 self._act(version, latest, began, waited)
@@ -134,11 +136,6 @@ class _Worker:
         self._unlearned += 1
         self._heartbeat.gathered()
         self._link.send(RolloutReady(version, time.monotonic() - began, waited))
-
-    def _wait(self) -> None:
-        """Waits while this actor is too far ahead of the learner."""
-        while self._unlearned > self._ahead or self._link.poll():
-            self._listen()
 
     def _listen(self) -> None:
         self._heartbeat.waiting()
@@ -204,10 +201,7 @@ class _Running:
 class ProcessPool(ActorPool):
     """Actors in processes of this machine, each with an equal share of the environments.
 
-    Args:
-        specs: of the actors.
-        params: shapes of what will be published.
-        log: called with a line for every fault that the run survived.
+    `params` has the shapes of what will be published.
     """
 
     def __init__(self, specs: list[ActorSpec], params: PyTree, log: Callable[[str], None]):
@@ -257,11 +251,6 @@ class ProcessPool(ActorPool):
 
     def close(self) -> None:
         self._closing()
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes of the actors."""
-        return [running.process.pid or 0 for running in self._running]
 
     def _start(self, spec: ActorSpec) -> _Running:
         size = ByteLayout(self._gathered).size

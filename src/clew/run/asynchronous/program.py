@@ -26,12 +26,7 @@ class AsyncProgram(Program):
     An update learns from the first rollouts to arrive, as many as there are actors. Its losses,
     trajectory and state have the same form as in the synchronous runner, and each may resume the
     other's checkpoints. A checkpoint does not contain the environments: a resumed run begins new
-    episodes.
-
-    Args:
-        parts: of the run.
-        task: of the run.
-        log: called with a line for every fault that the run survived.
+    episodes. `log` is as in `FaultBudget`.
     """
 
     def __init__(
@@ -79,16 +74,14 @@ class AsyncProgram(Program):
         else:
             each = config.learning.num_envs // self._count
             specs = [ActorSpec(config, task, number, each) for number in range(self._count)]
-            self._pool = self._actors(specs, state)
+            if config.asynchronous.ray:
+                from clew.run.asynchronous.ray_pool import RayPool  # optional: ray
+
+                self._pool = RayPool(specs, self._log)
+            else:
+                self._pool = ProcessPool(specs, self._actor_params(state), self._log)
         self._publish(self._pool, state)
         return self._pool
-
-    def _actors(self, specs: list[ActorSpec], state: RunState) -> ActorPool:
-        if not self._parts.config.asynchronous.ray:
-            return ProcessPool(specs, self._actor_params(state), self._log)
-        from clew.run.asynchronous.ray_pool import RayPool  # optional: ray
-
-        return RayPool(specs, self._log)
 
     def _publish(self, pool: ActorPool, state: RunState) -> None:
         pool.publish(int(state.update), self._actor_params(state))
@@ -146,12 +139,8 @@ def merged(base: dict[str, Any], begin: dict[str, Any], end: dict[str, Any]) -> 
         mean' = (n mean + d(n mean)) / n'
         m2'   = m2 + n mean^2 + d(m2 + n mean^2) - n' mean'^2
 
-    and the mean square of returns is merged like a mean.
-
-    Args:
-        base: the learner's statistics, a tree as `GymnasiumStream.state` gives it, in float64.
-        begin: the actor's statistics before its rollout, likewise.
-        end: the actor's statistics after it, likewise.
+    and the mean square of returns is merged like a mean. All three are trees as
+    `GymnasiumStream.state` gives them, in float64.
     """
     if "count" not in end:
         return {name: merged(base[name], begin[name], end[name]) for name in end}

@@ -103,12 +103,7 @@ class RayActor:
     def rollout(
         self, version: int, latest: "ActorParams", opening: int
     ) -> Made | UserError | str | None:
-        """Gathers a rollout with the newest parameters that this actor has received.
-
-        Args:
-            version: of the newest parameters when the rollout was requested.
-            latest: those parameters.
-            opening: as for `Actor.rollout`.
+        """Gathers a rollout with the given parameters, or with newer ones if they have come since.
 
         Returns:
             The rollout; or the failure, as an error or a traceback; or None if the rollout was

@@ -6,7 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from clew.bridges.gymnasium.faults import EnvironmentFault
 from clew.bridges.gymnasium.processes import CLOSE_SECONDS
@@ -184,10 +184,7 @@ class RayPool(ActorPool):
     rollouts are requested from an actor as it may be ahead of the learner, and newer parameters are
     sent in the meantime, so that it never waits for an answer between two rollouts.
 
-    Args:
-        specs: of the actors.
-        log: called with a line for every fault that the run survived, and for actors that find no
-            free CPU.
+    `log` is as in `FaultBudget`, and called for actors that find no free CPU.
 
     Raises:
         UserError: if this process is not connected to a cluster.
@@ -324,18 +321,15 @@ class RayPool(ActorPool):
             self._logged |= set(numbers)
             waits = "the run waits" if self._short else f"the run continues with {at_work}"
             self._log(f"{self._no_room(numbers)}; {waits}")
-        if self._short and now - self._short > self._config.asynchronous.ray_timeout:
-            self._give_up(numbers)
-
-    def _give_up(self, numbers: list[int]) -> NoReturn:
         seconds = self._config.asynchronous.ray_timeout
-        raise EnvironmentFault(
-            f"{self._no_room(numbers)}, and the run has stood still for {seconds:g} s "
-            "(asynchronous.ray_timeout): add nodes, or take fewer asynchronous.actors",
-            env=self._config.env,
-            field="worker",
-            lost=True,
-        )
+        if self._short and now - self._short > seconds:
+            raise EnvironmentFault(
+                f"{self._no_room(numbers)}, and the run has stood still for {seconds:g} s "
+                "(asynchronous.ray_timeout): add nodes, or take fewer asynchronous.actors",
+                env=self._config.env,
+                field="worker",
+                lost=True,
+            )
 
     def _no_room(self, numbers: list[int]) -> str:
         has, free = (

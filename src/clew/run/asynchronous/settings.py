@@ -60,11 +60,6 @@ class AsyncConfig(Settings):
 def check_async(config: "TrainConfig", runners: tuple[str, ...], learner: Learner) -> None:
     """Refuses settings that cannot be trained asynchronously, if the runner is async.
 
-    Args:
-        config: of a run.
-        runners: those that can train on its task.
-        learner: of the run.
-
     Raises:
         UserError: naming the setting, its value and what was expected.
     """

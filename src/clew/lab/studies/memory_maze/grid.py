@@ -165,13 +165,7 @@ def sweep(**size: Any) -> Study:
     """Table A.3's search: 9 pairs of learning rate and entropy cost for each of three agents.
 
     The thesis takes the pair with the highest mean return over the last 1M of 15M steps and three
-    seeds, in the maze of 11x11.
-
-    Args:
-        size: as in `study`; the maze is 11x11 unless others are given.
-
-    Raises:
-        UserError: as `study`.
+    seeds, in the maze of 11x11. Arguments and errors are those of `study`.
     """
     options: dict[str, Any] = {"mazes": (SWEEP_SIZE,)}
     whole = study(**options | size)
@@ -190,12 +184,10 @@ and over seeds (appendix A.2)."""
 
 
 def with_rates(whole: Study, rates: Mapping[str, tuple[float, float]]) -> Study:
-    """The study with other learning rates and entropy costs.
+    """The study with other learning rates and entropy costs, by agent.
 
-    Args:
-        whole: of `study`.
-        rates: by agent. GTrXL's other windows use those of "gtrxl-256", the only one that was
-            searched, and "none" those of "arelit"; agents without a pair keep their own.
+    GTrXL's other windows use those of "gtrxl-256", the only one that was searched, and "none" those
+    of "arelit"; agents without a pair keep their own.
     """
     searched = {"gtrxl-64": "gtrxl-256", "gtrxl-128": "gtrxl-256", "none": "arelit"}
     models = {}

@@ -43,10 +43,6 @@ def agent(memory: str, learner: str = LEARNERS[0]) -> TrainConfig:
 def study(difficulty: str = "easy", learner: str = LEARNERS[0]) -> Study:
     """The study's grid.
 
-    Args:
-        difficulty: of every task.
-        learner: of every agent, ppo or a2c.
-
     Raises:
         UserError: for another difficulty or learner.
     """

@@ -166,7 +166,7 @@ def _draw_bars(data: StudyData, part: str, model: str, style: Style, axes: Axes)
     places = np.arange(len(names))
     scores = [data.values(model, name) for name in names]
     means = [values.mean() if values.size else np.nan for values in scores]
-    spots = [place + spread_out(v.size, 0.5) for place, v in zip(places, scores, strict=True)]
+    spots = [place + spread_out(v.size) for place, v in zip(places, scores, strict=True)]
     dots = np.concatenate(spots), np.concatenate(scores)
     known = {p: data.published.get((model, n)) for p, n in zip(places, names, strict=True)}
     dashes = {place: spread.mean for place, spread in known.items() if spread is not None}
@@ -223,7 +223,7 @@ def _draw_seeds(
             continue
         style, values = styles[model], data.values(model, setting)
         published, mean = data.published.get((model, setting)), intervals[model]
-        heights = place + spread_out(values.size, 0.5)
+        heights = place + spread_out(values.size)
         axes.plot(values, heights, style.marker, color=style.colour, markersize=3, alpha=0.6)
         axes.plot(mean[1:], [place] * 2, color=style.colour, linewidth=7, alpha=0.35)
         axes.plot([mean.mean] * 2, [place - 0.28, place + 0.28], color="black", linewidth=1.5)
@@ -236,10 +236,10 @@ def _draw_seeds(
     axes.set(ylim=(-0.6, len(data.models) - 0.4), xlim=limits)
 
 
-def spread_out(count: int, width: float) -> np.ndarray:
+def spread_out(count: int) -> np.ndarray:
     """Deterministic horizontal offsets for seeds with similar scores."""
     golden = 0.618033988749895  # neighbours in this sequence lie far apart
-    return width * ((np.arange(count) * golden + 0.5) % 1 - 0.5)
+    return 0.5 * ((np.arange(count) * golden + 0.5) % 1 - 0.5)
 
 
 def profiles(data: StudyData, styles: Styles) -> Chart:

@@ -155,7 +155,6 @@ def command_of(data: "StudyData", words: str, whole: Study) -> str:
     """The command that makes the folder of a published study, without machine-specific options.
 
     Args:
-        data: the folder.
         words: the study's name and its own options.
         whole: its grid without the options of every study.
     """
@@ -309,7 +308,6 @@ class StudyData:
         These are the first seeds of each setting, as many as the model has in every one.
 
         Args:
-            model: one of `models`.
             settings: names; with `normalised`, all must have a floor below `NEEDLESS`.
             normalised: whether to scale scores so that 0 is the setting's floor and 1 a perfect
                 score.
