@@ -96,24 +96,6 @@ class LayerStack(LayeredMemory):
         return refresh_layers(self.layers, state)
 
 
-def make_embedding(
-    wanted: bool, input_size: int, hidden_size: int, *, key: PRNGKeyArray, init: Init
-) -> Linear | None:
-    """The embedding of a stack, or none; an observation must then be as wide as the stack.
-
-    Raises:
-        UserError: without an embedding, if the sizes differ.
-    """
-    if wanted:
-        return Linear(input_size, hidden_size, key=key, init=init)
-    if input_size != hidden_size:
-        raise UserError(
-            "without an embedding input_size must equal hidden_size, got input_size "
-            f"{input_size} and hidden_size {hidden_size}"
-        )
-    return None
-
-
 def embedded_layers(
     attention: Callable[[PRNGKeyArray, PRNGKeyArray], A],
     input_size: int,
@@ -236,7 +218,12 @@ def window_stack(
             hidden_size, ffn_size, attended, key=layer_key, init=init, backend=backend, **layer
         )
 
-    embedded = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
+    if not embedding and input_size != hidden_size:
+        raise UserError(
+            "without an embedding input_size must equal hidden_size, got input_size "
+            f"{input_size} and hidden_size {hidden_size}"
+        )
+    embedded = Linear(input_size, hidden_size, key=keys[0], init=init) if embedding else None
     return embedded, tuple(map(one, range(num_layers), keys[1 + spare_keys :]))
 
 
