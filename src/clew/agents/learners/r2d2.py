@@ -294,10 +294,11 @@ class R2D2:
         """Adam's, a copy of the network as the target, and an empty replay."""
         params = eqx.filter(agent, eqx.is_inexact_array)
         shapes = template()
+        states = jax.eval_shape(partial(self._kept, agent), shapes)
         return LearnerState(
             self.optimiser.init(params),
             Others(jax.tree.map(jnp.copy, params), jnp.zeros((), jnp.int32)),
-            self.replayed.init(shapes, jax.eval_shape(partial(self._kept, agent), shapes)),
+            ring.init_replay(shapes, states, self.config.replay_steps),
         )
 
     def _kept(self, agent: Agent, rollout: Rollout) -> State:

@@ -480,7 +480,7 @@ class SAC:
         return LearnerState(
             self.optimiser.init(eqx.filter(self.networks(agent, others), eqx.is_inexact_array)),
             others,
-            self.replayed.init(shapes, states),
+            ring.init_replay(shapes, states, self.config.replay_steps),
         )
 
     def networks(self, agent: Agent, others: Others) -> Networks:
