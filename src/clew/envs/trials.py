@@ -149,7 +149,6 @@ class Trials(Wrapper):
         return state.env
 
     def trial_goes_on(self, state: TrialState) -> Bool[Array, ""]:
-        """Whether the last step ended an episode of the trial, and the next one is open."""
         return state.ended
 
     def _place(self, episode: Int[Array, ""]) -> Float[Array, " groups"]:

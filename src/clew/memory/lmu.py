@@ -88,7 +88,6 @@ class LMUCell(StackedCell):
         return jnp.zeros(size, dtype), jnp.zeros(order, dtype)
 
     def output(self, state: LMUState) -> Float[Array, " size"]:
-        """The h of (h, m)."""
         return state[0]
 
     def advance(self, state: LMUState, x: Float[Array, " in"]) -> LMUState:

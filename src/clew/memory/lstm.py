@@ -77,7 +77,6 @@ class LSTMCell(AbstractCell):
         return self.recurrent_bias
 
     def output(self, state: tuple[Array, Array]) -> Float[Array, " size"]:
-        """The h of (c, h)."""
         return state[1]
 
     def step(

@@ -159,7 +159,6 @@ class WindowAttention(Mixer):
         self.backend = backend
 
     def init_state(self) -> WindowState:
-        """An empty ring."""
         slots, size, dtype = self.window + 1, self.query.weight.shape[0], self.query.weight.dtype
         ring, integer = (self.num_heads, slots, self.head_size), jnp.int32
         hidden, keys, values = (jnp.zeros(shape, dtype) for shape in ((slots, size), ring, ring))

@@ -211,13 +211,11 @@ class CellStack(AbstractMemory):
         self.cells, self.input_size, self.output_size = cells, input_size, output_size
 
     def init_state(self) -> State:
-        """Zeros for every cell."""
         return tuple(cell.init_state() for cell in self.cells)
 
     def step(
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
-        """One observation through all cells."""
         x = check_step_input(self, x, start, state)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
@@ -238,7 +236,6 @@ class CellStack(AbstractMemory):
         return tuple(after), xs
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """The gates of every cell."""
         xs, found = check_episode(self, xs), {}
         for number, cell in enumerate(self.cells, 1):
             maps, xs = cell.read(xs)
