@@ -12,15 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import (
-    Environment,
-    EnvState,
-    Metrics,
-    Observation,
-    Transition,
-    Wrapper,
-    choose,
-)
+from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition, Wrapper, choose
 from clew.errors import UserError, require_at_least
 
 MOST_GROUPS = 10

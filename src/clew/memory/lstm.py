@@ -80,10 +80,7 @@ class LSTMCell(AbstractCell):
         return state[1]
 
     def step(
-        self,
-        state: tuple[Array, Array],
-        xw: Float[Array, " gates"],
-        hu: Float[Array, " gates"],
+        self, state: tuple[Array, Array], xw: Float[Array, " gates"], hu: Float[Array, " gates"]
     ) -> tuple[Array, Array]:
         """(c_t, h_t) from (c_{t-1}, h_{t-1}), xw = x_t W + b and hu = h_{t-1} U."""
         c, _ = state

@@ -7,13 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import (
-    LARGEST_SIZE,
-    MOST_PARTS,
-    UserError,
-    require_at_least,
-    require_fraction,
-)
+from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, require_fraction
 from clew.memory.base import select
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, like

@@ -46,12 +46,7 @@ from clew.agents.trajectory import (
     step_all,
 )
 from clew.envs.base import Observation
-from clew.errors import (
-    Settings,
-    UserError,
-    require_choice,
-    require_rate,
-)
+from clew.errors import Settings, UserError, require_choice, require_rate
 from clew.memory.base import State
 
 ADVANTAGES = ("gae", "vtrace")

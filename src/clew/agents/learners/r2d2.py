@@ -36,13 +36,7 @@ from clew.agents.network import Agent
 from clew.agents.replay import LARGEST_EXPONENT, Replay, Steps
 from clew.agents.returns import n_step_returns
 from clew.agents.trajectory import Reading, Rollout
-from clew.errors import (
-    Settings,
-    UserError,
-    require_at_least,
-    require_fraction,
-    require_rate,
-)
+from clew.errors import Settings, UserError, require_at_least, require_fraction, require_rate
 from clew.memory.base import State
 
 RESCALING = 1e-3

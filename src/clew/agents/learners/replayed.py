@@ -21,13 +21,7 @@ from clew.agents.learners.base import (
 )
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Sequences, Steps
-from clew.agents.trajectory import (
-    Reading,
-    empty_memories,
-    read,
-    refresh_all,
-    states_after,
-)
+from clew.agents.trajectory import Reading, empty_memories, read, refresh_all, states_after
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 

@@ -37,13 +37,7 @@ from clew.agents.learners.replayed import (
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Steps
 from clew.agents.returns import n_step_returns
-from clew.agents.trajectory import (
-    Rollout,
-    Trajectory,
-    empty_memories,
-    refresh_all,
-    states_after,
-)
+from clew.agents.trajectory import Rollout, Trajectory, empty_memories, refresh_all, states_after
 from clew.errors import Settings, UserError, require_choice, require_fraction, require_rate
 from clew.memory.base import State
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
