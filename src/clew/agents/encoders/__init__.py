@@ -115,12 +115,7 @@ def _make_own(
 
 
 def _make(
-    space: spaces.Space[Any],
-    config: EncoderConfig,
-    key: PRNGKeyArray,
-    name: str,
-    *,
-    alone: bool,
+    space: spaces.Space[Any], config: EncoderConfig, key: PRNGKeyArray, name: str, *, alone: bool
 ) -> AbstractEncoder:
     if isinstance(space, spaces.Dict):
         return _make_entries(space, config, key, name)
