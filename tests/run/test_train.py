@@ -244,6 +244,25 @@ def test_greedy_and_sampled_evaluation(learned):
         clew.evaluate(result.path, episodes=1, max_steps=2)
 
 
+def test_evaluation_on_another_task(learned):
+    """The run's task with other options, or a task that looks the same; nothing else."""
+    path = learned[0].path
+    longer = clew.evaluate(path, episodes=4, env_options={"corridor_length": 6}, max_steps=2000)
+    assert min(longer.per_seed["length"]) > 6
+    same = clew.evaluate(path, episodes=4, env="tmaze", env_options={"corridor_length": 3})
+    assert same.per_seed["length"] == [3.0, 3.0]
+    with pytest.raises(UserError, match=r"do not fit this task: action was .* observation was"):
+        clew.evaluate(path, episodes=1, env="memory_chain")
+    with pytest.raises(UserError, match="unknown option of tmaze 'corridor'"):
+        clew.evaluate(path, episodes=1, env_options={"corridor": 6})
+
+
+@pytest.mark.slow
+def test_evaluation_stays_in_its_kind_of_task(learned):
+    with pytest.raises(UserError, match="one is written in JAX"):
+        clew.evaluate(learned[0].path, episodes=1, env="gymnasium:clew/TMaze-v0")
+
+
 def test_runs_and_scores_are_printed_in_a_few_lines() -> None:
     """As in the commands' output, not as long tuples."""
     final = {"per_seed": [0.5, 1.0], "mean": 0.75, "interval": [0.5, 1.0]}
