@@ -184,6 +184,8 @@ class Suggesting(gymnasium.Env):
             self.observation_space = spaces.Dict(a=spaces.Box(0, 255, (16, 16, 1), np.uint8))
         elif kind == "picture":
             self.observation_space = spaces.Dict(a=spaces.Box(0, 1, (32, 40, 3), np.float32))
+        elif kind == "stack":
+            self.observation_space = spaces.Box(0, 255, (4, 36, 36, 3), np.uint8)
         elif kind == "wide":
             self.observation_space, self.action_space = box, spaces.Box(-500, 500, (1,), np.float32)
 
@@ -204,6 +206,7 @@ class Suggesting(gymnasium.Env):
         ("text", "'a.1' is text, which the agent does not see"),
         ("small", "'a', bytes .16, 16, 1., is read as numbers up to 255.*encoder impala"),
         ("picture", "'a' is a picture, .32, 40, 3., .*--network.encoder auto"),
+        ("stack", "'observation', .4, 36, 36, 3., is read as a flat vector: a picture has three"),
         ("wide", "actions reach 500 to 500 .*--network.continuous tanh"),
     ],
 )
