@@ -37,7 +37,8 @@ def test_it_is_found_by_its_name_and_begins_a_run(trained, tmp_path):
         for name in ("cloned", "cloned.clew"):
             assert eqx.tree_equal(clew.load(trained, seed, checkpoint=name), agent)
     start = read_start(make_parts(small_config(tmp_path, start_from=str(file))))
-    assert start is not None and "after 2 updates" in start.message
+    assert start is not None
+    assert start.message == f"starting from the agent in cloned.clew of {trained} after 2 updates"
     params = [eqx.filter(agent, eqx.is_array) for agent in agents]
     assert all(eqx.tree_equal(start.of_seed(i)[0], p) for i, p in enumerate(params))
     with pytest.raises(UserError, match=r"unknown checkpoint 'clone'; did you mean 'cloned.clew'"):

@@ -75,7 +75,8 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
     arrays = jax.tree.leaves(jax.device_get(run.params))
     leaves = [_for_seeds(leaf, config.seeds) for leaf in arrays]
     params = jax.tree.unflatten(jax.tree.structure(parts.shapes), leaves)
-    line = f"starting from the agent of {run.path} after {max(run.updates)} updates"
+    file = f" in {wanted}" if wanted else ""
+    line = f"starting from the agent{file} of {run.path} after {max(run.updates)} updates"
     if differing := _differing(run.config, config):
         line += f"; {differing}"
     return Start(params, _statistics(parts, run), line, run.path, run.config)
