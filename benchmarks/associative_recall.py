@@ -318,7 +318,7 @@ def _interval(values: Sequence[float]) -> str:
 
 def main() -> None:
     """Trains the missing memories, then writes the table and the picture."""
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--widths", nargs="+", type=int, default=[64])
@@ -333,6 +333,7 @@ def main() -> None:
     done = {(row["memory"], row["width"], row["seed"], row["shown"]) for row in rows}
     seeds, names = range(given.first, given.first + given.seeds), given.memories
     wanted = [(n, w, s, shown) for s in seeds for w in given.widths for n in names]
+    wanted = [] if given.redraw else wanted
     for cell in track([cell for cell in wanted if cell not in done], "trainings"):
         rows.append(measure(*cell))
         file.append(rows[-1:])

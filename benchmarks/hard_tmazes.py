@@ -153,6 +153,6 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    result = run_plan(__doc__, PLANS)
+    result = run_plan(__doc__, PLANS, draws=True)
     if result.rows and result.rows[0]["setting"] in endless().settings:
         draw(result.rows, result.path / "mazes.png")

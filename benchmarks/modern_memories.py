@@ -132,7 +132,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    folder = run_plan(__doc__, PLANS, sizes={"long": LONG_WIDTHS}).path
+    folder = run_plan(__doc__, PLANS, sizes={"long": LONG_WIDTHS}, draws=True).path
     rows, beside = read_results(folder), folder.parent / "arelit-tmaze"
     if rows and rows[0]["setting"] in corridor(LONG) and beside.exists():
         save(seeds(rows, read_results(beside)), folder / "seeds.png")

@@ -56,5 +56,5 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    result = run_plan(__doc__, {"further": further})
+    result = run_plan(__doc__, {"further": further}, draws=True)
     draw(result.rows, result.path / "short-to-long.png")

@@ -324,7 +324,7 @@ def _short(x: Any) -> float | None:
 
 def main() -> None:
     """Measures the missing memories."""
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
@@ -340,6 +340,7 @@ def main() -> None:
         seeds = max(row["seed"] for row in file.rows) + 1
         parser.error(f"the memories in {path} have {seeds} seeds: give --seeds {seeds}")
     cells = [(memory, task) for task in given.tasks for memory in given.memories]
+    cells = [] if given.redraw else cells
     for cell in track([cell for cell in cells if cell not in done], "memories"):
         file.append(measure(*cell, given.seeds))
     file.close()

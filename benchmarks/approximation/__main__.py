@@ -32,7 +32,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
-from clew.files import comma_separated, write_text
 from clew.report.figures import COLOURS, new_figure
 
 SEED = 0
@@ -57,11 +56,10 @@ def _line(
     figures.draw_line(axes, name, xs, ys, marker, STYLES[name], SCHEMES[name].label)
 
 
-def main(folder: Path, draws: int = DRAWS) -> None:
-    """Computes and writes everything, and prints what was found."""
-    folder.mkdir(parents=True, exist_ok=True)
+def compute(draws: int) -> dict[str, list[Row]]:
+    """All tables, by the name of their file."""
     attending = {name: SCHEMES[name] for name in ATTENDING}
-    rows = {
+    return {
         "figure-4-1": tables.figure_rows(draws, SEED, log),
         "over-time": tables.time_rows(),
         "sets": set_rows(),
@@ -75,8 +73,11 @@ def main(folder: Path, draws: int = DRAWS) -> None:
         ),
         "search": search_rows(),
     }
-    for name, table in rows.items():
-        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
+
+
+def main(folder: Path, draws: int = DRAWS, *, redraw: bool = False) -> None:
+    """Computes and writes everything, and prints what was found."""
+    rows = tables.read(folder) if redraw else tables.write(compute(draws), folder)
     log("drawing")
     figures.draw_all(rows, folder)
     figures.write(sets(rows["sets"]), folder / "sets.png")
@@ -182,6 +183,7 @@ def attention(rows: Sequence[Row]) -> Figure:
 
 
 if __name__ == "__main__":
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
-    main(parser.parse_args().folder)
+    given = parser.parse_args()
+    main(given.folder, redraw=given.redraw)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmarks.approximation import draws as drawing
-from benchmarks.approximation import figures
+from benchmarks.approximation import figures, tables
 from benchmarks.approximation.attention import (
     REGIMES,
     AttentionErrors,
@@ -34,7 +34,6 @@ from benchmarks.options import described
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
-from clew.files import comma_separated, write_text
 from clew.lab.bench.machine import call_seconds
 from clew.lab.bench.timing import ratio
 from clew.report.figures import COLOURS, new_figure
@@ -266,22 +265,25 @@ def draw(state: list[Row], times: list[Row], attention: list[Row]) -> Figure:
     return figures.with_legend(figure, "Incremental SVD beside waves, r = 7")
 
 
-def main(folder: Path, draws: int = DRAWS) -> None:
-    """Computes and writes everything."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = {
+def compute(draws: int) -> dict[str, list[Row]]:
+    """All tables, by the name of their file."""
+    return {
         "state": state_rows(draws, SEED),
         "over-time": time_rows(SEED),
         "attention": attention_rows(RS[:-1], draws, SEED, output_errors, log),
         "cost": cost_rows(),
     }
-    for name, table in rows.items():
-        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
+
+
+def main(folder: Path, draws: int = DRAWS, *, redraw: bool = False) -> None:
+    """Computes and writes everything."""
+    rows = tables.read(folder) if redraw else tables.write(compute(draws), folder)
     picture = draw(rows["state"], rows["over-time"], rows["attention"])
     figures.write(picture, folder / "incremental-svd.png")
 
 
 if __name__ == "__main__":
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
-    main(parser.parse_args().folder)
+    given = parser.parse_args()
+    main(given.folder, redraw=given.redraw)
