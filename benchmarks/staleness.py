@@ -295,10 +295,10 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
             column[1].plot(aged, drawn, marker=styles[name].marker, **style)
         passed = AGE_PICTURED * R2D2.gradient_steps
         column[0].set(
-            title=f"{NAMES[task]}, state {passed} gradient steps old", xlabel="steps of burn-in"
+            title=f"{NAMES[task]}, state {passed} gradient steps old", xlabel="burn-in (steps)"
         )
         column[1].set(
-            title=f"{NAMES[task]}, no burn-in", xlabel="age in gradient steps", xscale="log"
+            title=f"{NAMES[task]}, no burn-in", xlabel="age (gradient steps)", xscale="log"
         )
     for axes in frames.flat:
         axes.set(yscale="log", ylim=(1e-4, 3))

@@ -155,10 +155,10 @@ def sets(rows: Sequence[Row]) -> Figure:
             gates = [row["gate"] for row in own]
             _line(axes, name, gates, [row["relative_error_over_time"] for row in own])
         axes.set_title(f"r = {r}, {r + 1} vectors", fontsize=11, loc="left")
-        axes.set_xlabel("gate", fontsize=11)
+        axes.set_xlabel("gate c", fontsize=11)
         axes.set_ylim(FLOOR, 40)
-    panels[0].set_ylabel("relative error of $C_t$ over time", fontsize=11)
-    return with_legend(figure, "Every set with the same number of vectors")
+    panels[0].set_ylabel("RMS relative error of $C_t$ over time", fontsize=11)
+    return with_legend(figure, "All sets of waves with the same number of vectors")
 
 
 def attention(rows: Sequence[Row]) -> Figure:
@@ -174,7 +174,7 @@ def attention(rows: Sequence[Row]) -> Figure:
         axes.set_xscale("log", base=2)
         axes.set_xticks([1, 2, 3, 7, 15], ["1", "2", "3", "7", "15"])
         axes.minorticks_off()
-        axes.set_title(f"gates {label}", fontsize=11, loc="left")
+        axes.set_title(f"gates: {label}", fontsize=11, loc="left")
     for axes in panels[-1]:
         axes.set_xlabel("r", fontsize=11)
     for axes in panels[:, 0]:
