@@ -15,7 +15,7 @@ def draw_heatmap(
     path: Path,
     *,
     best_first: bool = True,
-    label: str = "success",
+    label: str = "success rate",
 ) -> None:
     """Draws scores from 0 to 1: one row for each memory, which has a score for each column.
 

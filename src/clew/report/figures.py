@@ -3,7 +3,7 @@
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,13 +119,13 @@ def number_log_axis(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path, style: Callable[[Figure], Figure] = tidy) -> Path:
     """Writes the figure atomically, as PNG unless the path ends in `VECTOR`; returns the path."""
     path = Path(path)
     kind = path.suffix[1:] if path.suffix in VECTOR else "png"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
-    tidy(figure).savefig(drawn, dpi=150, format=kind)
+    style(figure).savefig(drawn, dpi=150, format=kind)
     write_file(path, [drawn.getbuffer()])
     return path
 
@@ -188,9 +188,9 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
         handles = legend_handles(chart.models, styles)
         figure.legend(handles=handles, loc="outside lower center", ncols=ncols, frameon=False)
     figure.suptitle(chart.title, fontsize=12, wrap=True)
-    path = save(figure, folder / f"{chart.name}.png")
+    path = save(figure, folder / f"{chart.name}.png", tidy_small)
     figure.set_layout_engine("none")  # the layout is final, and computing it again is slow
-    text = _svg(tidy_small(figure), chart.name)
+    text = _svg(figure, chart.name)
     write_file(folder / f"{chart.name}.svg", [text.encode()])
     return path
 
