@@ -119,7 +119,6 @@ def save(
             whose folder was removed has no reason to save.
         state: a pytree of arrays.
         meta: JSON values to store with it; "update" names the file.
-        versions: of the libraries.
         replay: a pytree of arrays that go into a separate file, if there are any.
 
     Raises:
@@ -307,8 +306,6 @@ def encode(
 
     Args:
         leaves: arrays by their paths; random keys are written as their data.
-        meta: JSON values to store with them.
-        versions: of the libraries, for the record.
     """
     entries, blocks, offset = [], [], 0
     digest = hashlib.sha256()

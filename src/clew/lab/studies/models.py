@@ -22,8 +22,6 @@ class PublishedLSTM(CellStack):
     """`clew.memory.lstm.LSTM` with options for published or earlier versions.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         forget_bias: as in the LSTM.
         all_biases: whether the recurrent products have biases beside b, which add nothing new, as
             in PyTorch and in results published with it.
@@ -59,8 +57,6 @@ class PublishedGRU(CellStack):
     """`clew.memory.gru.GRU` with options for published or earlier versions.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         all_biases: as in `PublishedLSTM`, for the recurrent products of r and z.
         init_per: as in `PublishedLSTM`, for the three gates.
         backend: how a chunk is computed: "kernel", "xla" or "auto"; see `Backend`.
@@ -90,8 +86,6 @@ class PublishedGTrXL(LayerStack):
     """`clew.memory.gtrxl.GTrXL` with options for the differences of two published implementations.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         gate: "gru", "residual", or "temporal_gru", which is a recurrent net (see `TemporalGRU`), as
             in Makkink's code.
         norm: as in `GTrXL`; "around" in that code.

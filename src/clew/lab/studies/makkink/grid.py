@@ -5,10 +5,7 @@ settings here follow the code, including its differences from the text: gates th
 nets, a residual connection and a norm inside every attention, no gradient into earlier inputs, no
 coordinates, returns scaled within every episode, and the same episodes in every run.
 
-`study` makes the whole grid, in one of four editions: "published", as in the code; "repaired",
-without these differences except for the scaled returns; "algorithm-1", repaired and without scaled
-returns, as in the thesis's Algorithm 1; and "one-repair", the published agents with one repair each
-(`clew study makkink`).
+`study` makes the whole grid, in one of four editions that it describes: `clew study makkink`.
 """
 
 import csv

@@ -21,8 +21,6 @@ class PublishedTransformerXL(LayerStack):
     """`clew.memory.transformer_xl.TransformerXL` with an inner residual connection.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         norm: as in `TransformerXL`.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before the
             layer's own residual connection and norm.
@@ -48,8 +46,6 @@ class PublishedReZero(LayerStack):
     """`clew.memory.rezero.ReZero` with an inner residual connection, or with gates.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         gate: "residual"; "gru" or "temporal_gru" joins x and zeta times the sublayer.
         inner_residual: True makes the attention's output norm_0(x + attention(x)) before zeta
             weighs it.
@@ -96,8 +92,6 @@ def published_block(
     `universal_block`.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         blend: "mean" of the readings, as in Graves (2016), or "running", as in that code.
         unreached: what later observations see of an observation at readings after it halted: a
             "copy" of its last s, as in Dehghani et al. (2019), or "zero", as in that code.

@@ -68,8 +68,6 @@ class PublishedAReLiT(LayerStack):
     """`clew.memory.arelit.AReLiT` with the choices of the thesis and of its code.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         r: number of intervals of the approximation; r + 1 vectors (`code`: r vectors).
         frequencies: "half_wave", "full_wave", "odd_wave", "printed" or "code"; see `coded_waves`.
         scale: "derived", "printed" or "code"; see `ScaledWaves`.
@@ -110,8 +108,6 @@ class PublishedReLiT(LayerStack):
     """`clew.memory.relit.ReLiT` with the choices of the authors' code that differ from the thesis.
 
     Args:
-        input_size: size of an observation.
-        key: random key for the weights.
         decay: "separate", (1 - beta) (x) (1 - gamma), or "joint", 1 - beta (x) gamma.
         query: "single", or "double" for one more product on the query's path.
         embedding_relu: whether the embedding ends in a relu.
