@@ -20,7 +20,7 @@ LOCKS = {
     # that runs.
     "requirements": [
         *("--output-file", "requirements.lock", "--custom-compile-command", "make lock"),
-        *("--python-version", "3.11", "--fork-strategy", "fewest", "--extra", "docs"),
+        *("--python-version", "3.11", "--fork-strategy", "fewest"),
     ],
     # What pip takes, the newest version for each Python; Python 3.11 gets no new NumPy and JAX.
     "newest": [
@@ -37,10 +37,10 @@ def main(name: str) -> int:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "--quiet", "uv>=0.9"], check=True)
+        command = [python, "-m", "uv", "pip", "compile", "pyproject.toml", *LOCKS[name]]
+        command += ["--extra", "dev", "--extra", "docs", "--upgrade", "--quiet", "--universal"]
         # No annotations and no header command, so that nothing of the machine gets into the file.
-        command = [python, "-m", "uv", "pip", "compile", "pyproject.toml", "--extra", "dev"]
-        command += ["--upgrade", "--quiet", "--universal", "--generate-hashes", "--no-annotate"]
-        command += LOCKS[name]
+        command += ["--generate-hashes", "--no-annotate"]
         return subprocess.run(command, cwd=ROOT, input="onnxruntime", text=True).returncode
 
 
