@@ -95,7 +95,7 @@ def _lines(above: Axes, below: Axes, rows: Sequence[Row], style: str) -> None:
     """One family's subjects, clew's last and so on top."""
     for subject in sorted({r.subject for r in rows}, reverse=True, key=_clew_last):
         mine = sorted((r for r in rows if r.subject == subject), key=lambda r: r.length)
-        look = _look(library(subject)) | {"linestyle": style}
+        look: dict[str, Any] = _look(library(subject)) | {"linestyle": style}
         timed = [r for r in mine if r.seconds is not None]
         each = [1e6 / (r.length * r.envs) for r in timed]
         medians = [r.seconds for r in timed if r.seconds is not None]

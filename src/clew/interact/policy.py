@@ -327,7 +327,9 @@ class Policy:
         or `action_values`, as in an export, and `value`. The first axis is the environments, also
         if there is one.
         """
-        return self._outputs and {name: np.asarray(x) for name, x in self._outputs.items()}
+        if self._outputs is None:
+            return None
+        return {name: np.asarray(x) for name, x in self._outputs.items()}
 
     @property
     def state(self) -> PolicyState:

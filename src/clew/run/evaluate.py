@@ -150,7 +150,7 @@ def _played(run: LoadedRun, env: str, env_options: Mapping[str, Any]) -> Task:
     own, config = run.task, run.config
     if not env and not env_options:
         return own
-    options = dict(env_options) if env else config.env_options | env_options
+    options = {**({} if env else config.env_options), **env_options}
     task = make_task(replace(config, env=env or config.env, env_options=options))
     if changed := changed_spaces(recorded_spaces(own), task):
         raise UserError(f"the agents of {run.path} do not fit this task: {changed}")
