@@ -17,7 +17,7 @@ CONFORMANCE_ARGS ?= --output results/conformance
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx test-jaxenvs lint format docs faults bench bench-torch bench-peers conformance lock clean
+.PHONY: help venv demo test test-slow test-slow-tenth test-ray test-memory-maze test-onnx test-jaxenvs test-newest lint format docs faults bench bench-torch bench-peers conformance lock lock-newest clean
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ $(VENV)-jaxenvs/.installed: tools/jaxenvs.lock | $(INSTALLED)
 	@$(VENV)-jaxenvs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
+# The script itself asks whether the environment is up to date, and of the Python that was named.
+test-newest:  ## install the newest JAX, NumPy and so on into .venv-newest, with the newest Python, and run the tests that depend on versions
+	@PYTHON="$(PYTHON)" sh tools/make_newest.sh $(VENV)-newest
+	@$(VENV)-newest/bin/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal $(NEWEST) $(PYTEST_ARGS)
+
 lint: $(INSTALLED)  ## check style and types, and find unused code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -103,6 +108,9 @@ $(VENV)-conformance/.installed: tools/peers.lock tools/conformance.lock tools/ma
 lock: $(INSTALLED)  ## update requirements.lock to the newest versions, with hashes
 	@$(BIN)/python tools/lock.py
 
+lock-newest: $(INSTALLED)  ## update tools/newest.lock, which test-newest installs
+	@$(BIN)/python tools/lock.py newest
+
 clean:  ## remove everything that these tasks made, except runs
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers $(VENV)-conformance $(VENV)-jaxenvs site dist build .pytest_cache .ruff_cache .jax_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-peers $(VENV)-conformance $(VENV)-jaxenvs $(VENV)-newest site dist build .pytest_cache .ruff_cache .jax_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

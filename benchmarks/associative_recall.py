@@ -40,8 +40,6 @@ from clew.names import find
 from clew.report.document import Measured, Table, tabulate
 from clew.report.figures import (
     COLOURS,
-    GREY,
-    legend_handles,
     new_figure,
     save,
     styles_of,
@@ -278,26 +276,24 @@ def _picture(groups: Groups, path: Path) -> None:
 
 
 def _capacity(groups: Groups, path: Path) -> None:
-    """Right answers at the most pairs by the size of the state; a line joins a memory's widths."""
-    figure = new_figure(7.2, 4.4)
+    """Accuracy at the most pairs by state size: a line for a memory of several widths."""
+    figure = new_figure(9, 5.6)
     axes = figure.subplots()
     curves: dict[str, list[tuple[int, float]]] = {}
     for (name, _), some in groups.items():
         right = float(np.mean([row[f"right_{PAIRS[-1]}"] for row in some]))
         curves.setdefault(name, []).append((some[0]["state"], right))
-    styles = styles_of(name for name, points in curves.items() if len(points) > 1)
-    for name, points in curves.items():
-        sizes, rights = zip(*points, strict=True)
-        if name in styles:
-            style = styles[name]
-            axes.plot(sizes, rights, color=style.colour, marker=style.marker, linestyle=style.dash)
-        else:
-            axes.plot(sizes, rights, ".", color=GREY)
-            axes.annotate(name, (sizes[0], rights[0]), fontsize=6, color=GREY, rotation=45)
+    curves = dict(sorted(curves.items(), key=lambda curve: len(curve[1]) == 1))
+    for name, style in styles_of(curves).items():
+        sizes, rights = zip(*curves[name], strict=True)
+        look: dict[str, Any] = {"linestyle": style.dash}
+        if len(sizes) == 1:
+            look = {"linestyle": "none", "markerfacecolor": "none"}
+        axes.plot(sizes, rights, color=style.colour, marker=style.marker, label=name, **look)
     axes.set_xscale("symlog", linthresh=100)
     axes.set(ylim=(-0.03, 1.03), xlabel="state size (floats)")
     axes.set_ylabel(f"accuracy with {PAIRS[-1]} pairs")
-    axes.legend(handles=legend_handles(list(styles), styles), frameon=False, fontsize=8)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)
     save(figure, path)
 
 
@@ -318,7 +314,7 @@ def _interval(values: Sequence[float]) -> str:
 
 def main() -> None:
     """Trains the missing memories, then writes the table and the picture."""
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--widths", nargs="+", type=int, default=[64])
@@ -333,6 +329,7 @@ def main() -> None:
     done = {(row["memory"], row["width"], row["seed"], row["shown"]) for row in rows}
     seeds, names = range(given.first, given.first + given.seeds), given.memories
     wanted = [(n, w, s, shown) for s in seeds for w in given.widths for n in names]
+    wanted = [] if given.redraw else wanted
     for cell in track([cell for cell in wanted if cell not in done], "trainings"):
         rows.append(measure(*cell))
         file.append(rows[-1:])

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
-from benchmarks.measured import publish
+from benchmarks.measured import publish, redrawn
 from benchmarks.options import described
+from benchmarks.plans import ending_as_commands
 
 from clew.errors import UserError
 from clew.lab.costs.count import multiply_adds, state_size
@@ -67,9 +68,8 @@ def form_costs(lengths: Sequence[int] = LENGTHS) -> list[FormCost]:
     return found
 
 
-def forms_document() -> Measured:
+def document(costs: Sequence[FormCost]) -> Measured:
     """The counts as a table, `forms.md` and `forms.json`."""
-    costs = form_costs()
     rows = [
         [
             cost.memory,
@@ -81,12 +81,13 @@ def forms_document() -> Measured:
         ]
         for cost in costs
     ]
-    columns = ("", "form", "chunk", "in products", "elementwise", "state floats")
+    columns = ("", "form", "steps", "in products", "elementwise", "state size (floats)")
     note = (
-        "Multiply-adds for one observation, forward, of one layer's attention with its products of "
-        "weights; counted from the program. The kernel's are those of xla."
+        "Multiply-adds per observation, forward, of one layer's attention, including its products "
+        "with weights; counted from the program. The kernel's are those of xla."
     )
-    table = tabulate("forms", "Forms of a chunk, 4 heads of 64, eta = 4", columns, rows, note)
+    title = "Ways to compute a chunk, 4 heads of 64, eta = 4"
+    table = tabulate("forms", title, columns, rows, note)
     return Measured("forms", {"costs": costs}, [table])
 
 
@@ -102,11 +103,16 @@ def _attention(memory: Callable[..., Any], form: str) -> Any:
 
 def main() -> None:
     """Counts, prints and writes."""
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("--output", default="", help="write the table and JSON here")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     given = parser.parse_args()
-    publish(forms_document(), given.output, as_json=given.json)
+    with ending_as_commands():
+        if given.redraw:
+            found = redrawn(document, given.output, "forms", FormCost)
+        else:
+            found = document(form_costs())
+        publish(found, given.output, as_json=given.json)
 
 
 if __name__ == "__main__":

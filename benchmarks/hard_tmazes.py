@@ -149,10 +149,11 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         if len(scores) == len(mazes)
     }
     names = [maze.replace("-by-", "\nby ").replace("-", "\n", 1) for maze in mazes]
-    draw_heatmap(means, names, "endless T-Maze: kind, steps of a corridor, corridors", path)
+    about = "endless T-Maze: kind, corridor length (steps), number of corridors"
+    draw_heatmap(means, names, about, path)
 
 
 if __name__ == "__main__":
-    result = run_plan(__doc__, PLANS)
+    result = run_plan(__doc__, PLANS, draws=True)
     if result.rows and result.rows[0]["setting"] in endless().settings:
         draw(result.rows, result.path / "mazes.png")

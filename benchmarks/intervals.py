@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.ticker import LogLocator
+
 from clew.lab.bench.timing import Estimate
 from clew.report.figures import new_figure, save
 
@@ -30,6 +32,7 @@ def draw_intervals(
         axes.hlines(places, lows, highs, color="black", linewidth=1)
     axes.axvline(mark, color="grey", linestyle="--")
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(LogLocator(base=2, subs=(1, 1.5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks([-place for place in range(len(names))], names)
     axes.set_xlabel(label)

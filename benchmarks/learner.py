@@ -50,10 +50,10 @@ from clew.run.updates import SeedState, init_run, run_template
 FILE = "memory-maze-learner"
 """Stem of the files that are written, .json, .md and .png."""
 NOTE = (
-    "frames/s: of the learner, one gradient step on noise and what belongs to it; median of the "
-    "turns and its 95% interval. by {}: rates in the same turn. MiB: peak, as planned by "
-    "XLA, and what a kernel allocates besides. of matmul peak: fraction of the machine's own rate "
-    "of matrix products."
+    "frames/s: of the learner, an update with one gradient step on noise; median of the turns and "
+    "its 95% interval. relative to {}: ratio of the rates in the same turn. MiB: peak memory as "
+    "planned by XLA + what a kernel allocates. of matmul peak: fraction of this machine's rate of "
+    "matrix products."
 )
 AGAINST = "gtrxl-256"
 """The agent that the others are compared with, as AReLiT is in Figure 5.6."""
@@ -147,10 +147,10 @@ def report(plan: LearnerPlan, log: Callable[[str], None]) -> Measured:
     use_compilation_cache()
     machine = device()
     rows, machine["product_rate"] = measure(plan, machine["cores"] or 1, log)
-    return document(rows, machine, plan)
+    return document(machine, plan, rows)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any], plan: LearnerPlan) -> Measured:
+def document(machine: Mapping[str, Any], plan: LearnerPlan, rows: Sequence[Row]) -> Measured:
     """The measurements of `report` as JSON, Markdown and a picture, all named `FILE`."""
     found = table(rows, machine)
     return Measured(
@@ -177,12 +177,12 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
     ]
     product = machine["product_rate"]
     title = (
-        f"Learner, {rows[0].frames:,} frames a timed gradient step; {machine['device']}, "
+        f"Learner, {rows[0].frames:,} frames per timed gradient step; {machine['device']}, "
         f"{machine['cores']} cores, {products_text((product.low, product.high))}"
     )
     peak, by = f"MiB at {rows[0].planned_frames:,} frames", against([row.model for row in rows])
-    columns = ("", "parameters", "million multiply-adds", "frames/s", f"by {by}", peak)
-    return tabulate(FILE, title, (*columns, "of matmul peak"), lines, NOTE.format(by))
+    columns = ("", "parameters", "million multiply-adds per frame", "frames/s", f"relative to {by}")
+    return tabulate(FILE, title, (*columns, peak, "of matmul peak"), lines, NOTE.format(by))
 
 
 def against(names: Sequence[str]) -> str:
@@ -350,8 +350,8 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
         axes.set_title(label, loc="left", fontsize=11)
         axes.invert_yaxis()
 
-    finish(left, "Frames per second of the learner")
-    finish(right, f"MiB at the peak of {rows[0].planned_frames:,} frames")
+    finish(left, "Speed of the learner (frames/s)")
+    finish(right, f"Peak memory with {rows[0].planned_frames:,} frames (MiB)")
     figure.suptitle(title, fontsize=10)
     save(figure, path)
 
@@ -375,7 +375,11 @@ def options_of() -> argparse.ArgumentParser:
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
     return measured.run(
-        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+        options_of(),
+        args,
+        lambda given: report(plan_of(given), log_to_stderr),
+        lambda folder: measured.redrawn(document, folder, FILE, Row, LearnerPlan),
+        QUICK_NOTE,
     )
 
 

@@ -70,10 +70,11 @@ class LengthsPlan(NamedTuple):
 
 
 NOTE = (
-    "us: microseconds for one observation of one environment, forward and backward, and its 95% "
-    "interval. by the shortest: that by the same at the shortest length, turn by turn. MiB: peak, "
-    "as planned by XLA, and what the kernel allocates besides. states kept: the plan of the same "
-    "gradient where each step's states and products are kept; in brackets the states alone."
+    "us: microseconds per observation of one environment, forward and backward, with a 95% "
+    "interval. relative: to the same at the shortest length, turn by turn. MiB: peak memory as "
+    "planned by XLA + what the kernel allocates. states kept: XLA's plan for a gradient that keeps "
+    "the states and products of every step; in brackets: the states alone. ratio: of this plan to "
+    "the peak memory."
 )
 
 QUICK = LengthsPlan(
@@ -130,7 +131,7 @@ class Row(NamedTuple):
 
 
 def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measured:
-    """All memories at all lengths, as `lengths.json`, `lengths.md` and `lengths.png`.
+    """Measures all memories at all lengths.
 
     The machine's rate of products is measured before and after, with this many repeats.
     """
@@ -138,6 +139,11 @@ def report(plan: LengthsPlan, repeats: int, log: Callable[[str], None]) -> Measu
     before = matrix_product_rate(repeats)
     rows = measure(plan, machine["cores"] or 1, log)
     machine["product_rates"] = [before, matrix_product_rate(repeats)]
+    return document(machine, plan, rows)
+
+
+def document(machine: Mapping[str, Any], plan: LengthsPlan, rows: Sequence[Row]) -> Measured:
+    """The measurements, as `lengths.json`, `lengths.md` and `lengths.png`."""
     found = table(rows, machine)
     return Measured(
         "lengths",
@@ -162,10 +168,10 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
         for row in rows
     ]
     title = (
-        f"Chunks of several lengths, {rows[0].envs} environments; {machine['cores']} cores, "
+        f"Learning from chunks of {rows[0].envs} environments; {machine['cores']} cores, "
         f"{products_text(machine['product_rates'])}"
     )
-    columns = ("", "chunk", "us", "by the shortest", "MiB", "states kept, MiB", "times less")
+    columns = ("", "steps", "us", "relative", "MiB", "states kept, MiB", "ratio")
     return tabulate("lengths", title, columns, lines, NOTE)
 
 
@@ -301,10 +307,11 @@ def call_of(memory: AbstractMemory, program: Any, length: int, envs: int) -> Cal
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     """Time and memory against the length of chunks, as a PNG."""
-    figure = new_figure(12, 5)
+    styles, lengths = styles_of(row.memory for row in rows), sorted({row.length for row in rows})
+    columns = 3 if len(styles) < 12 else 6
+    figure = new_figure(12, 3.2 + 0.1 * len(styles) + 0.27 * len(styles) / columns)
     left, right = figure.subplots(1, 2)
-    lengths = sorted({row.length for row in rows})
-    for label, style in styles_of(row.memory for row in rows).items():
+    for label, style in styles.items():
         mine = [row for row in rows if row.memory == label]
         times = [row.microseconds for row in mine]
         look: dict[str, Any] = {
@@ -320,16 +327,16 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
         kept = [row.kept_bytes / 2**20 for row in mine]
         right.plot(lengths, kept, ":", color=style.colour)
     left.set_title("Microseconds per observation, forward and backward", loc="left", fontsize=11)
-    right.set_title("MiB at the peak; dotted: if every state were kept", loc="left", fontsize=11)
+    right.set_title("Peak memory (MiB); dotted: with every state kept", loc="left", fontsize=11)
     for axes in (left, right):
         axes.set_yscale("log")
         number_log_axis(axes.yaxis)
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel("chunk in steps")
+        axes.set_xlabel("chunk length (steps)")
         axes.grid(alpha=0.25)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     figure.suptitle(title)
     save(figure, path)
 
@@ -361,6 +368,7 @@ def main(args: Sequence[str] | None = None) -> int:
         options_of(),
         args,
         lambda given: report(plan_of(given), 1 if given.quick else 5, log_to_stderr),
+        lambda folder: measured.redrawn(document, folder, "lengths", Row, LengthsPlan),
         QUICK_NOTE,
     )
 

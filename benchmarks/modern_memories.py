@@ -108,8 +108,8 @@ def of_seeds(scores: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> F
     figure = new_figure(8, 0.33 * len(ordered) + 1.2)
     axes = figure.subplots()
     looks = (
-        ("gates that do not begin open", COLOURS[1], -0.36),
-        ("gates that begin open", COLOURS[0], 0.04),
+        ("gates not initialised open", COLOURS[1], -0.36),
+        ("gates initialised open", COLOURS[0], 0.04),
     )
     for place, (label, colour, shift) in enumerate(looks):
         points = [
@@ -132,7 +132,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    folder = run_plan(__doc__, PLANS, sizes={"long": LONG_WIDTHS}).path
+    folder = run_plan(__doc__, PLANS, sizes={"long": LONG_WIDTHS}, draws=True).path
     rows, beside = read_results(folder), folder.parent / "arelit-tmaze"
     if rows and rows[0]["setting"] in corridor(LONG) and beside.exists():
         save(seeds(rows, read_results(beside)), folder / "seeds.png")

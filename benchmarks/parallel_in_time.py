@@ -47,8 +47,8 @@ QUICK = SHORTER._replace(lengths=(8, 16))
 """Enough to see that everything works; not to quote."""
 NOTE = (
     "ms: the gradient for a chunk of all environments, in the memory's own form and step by step; "
-    "medians and intervals of the turns. times: the second by the first, turn by turn. MiB: peaks, "
-    "as planned by XLA."
+    "medians of the turns and their intervals. speedup: the second divided by the first, turn by "
+    "turn. MiB: peak memory as planned by XLA."
 )
 READS: dict[str, Gradient] = {"whole": unrolled, "steps": scan_steps}
 
@@ -71,11 +71,16 @@ class Row(NamedTuple):
 
 
 def report(plan: LengthsPlan, log: Callable[[str], None]) -> Measured:
-    """The measurements, as `parallel.json`, `parallel.md` and `parallel.png`."""
+    """Measures, and the machine's rate of products before and after."""
     machine = device()
     before = matrix_product_rate()
     rows = measure(plan, log)
     machine["product_rates"] = [before, matrix_product_rate()]
+    return document(machine, plan, rows)
+
+
+def document(machine: Mapping[str, Any], plan: LengthsPlan, rows: Sequence[Row]) -> Measured:
+    """The measurements, as `parallel.json`, `parallel.md` and `parallel.png`."""
     found = table(rows, machine)
     return Measured(
         "parallel",
@@ -141,10 +146,11 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any]) -> Table:
         for row in rows
     ]
     title = (
-        f"Chunks of {rows[0].envs} environments, at once and step by step; {machine['device']}, "
+        f"Chunks of {rows[0].envs} environments, as a whole and by steps; {machine['device']}, "
         f"{machine['cores']} cores, {products_text(machine['product_rates'])}"
     )
-    columns = ("", "chunk", "ms, own form", "ms, steps", "times", "MiB, own form", "MiB, steps")
+    columns = ("", "steps", "ms, own form", "ms, by steps", "speedup")
+    columns += ("MiB, own form", "MiB, by steps")
     return tabulate("parallel", title, columns, lines, NOTE)
 
 
@@ -161,7 +167,7 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
         {f"{length:,} steps": found for length, found in series.items()},
         path,
         title=title,
-        label="time step by step by time in the memory's own form",
+        label="speedup: time step by step / time in the memory's own form",
         mark=1,
     )
 
@@ -179,7 +185,11 @@ def plan_of(given: argparse.Namespace) -> LengthsPlan:
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
     return measured.run(
-        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+        options_of(),
+        args,
+        lambda given: report(plan_of(given), log_to_stderr),
+        lambda folder: measured.redrawn(document, folder, "parallel", Row, LengthsPlan),
+        QUICK_NOTE,
     )
 
 

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from benchmarks.options import described
 
 from clew import TrainConfig
 from clew.cli import ENDINGS, report_error
-from clew.lab.grid import Study, StudyResult, run_study
+from clew.lab.grid import Study, StudyResult, read_results, run_study
 from clew.lab.studies.popgym import grid
 from clew.lab.studies.popgym.grid import SIZES
 from clew.lab.studies.published import GridOptions
@@ -53,13 +54,15 @@ def run_plan(
     first: int = 0,
     seeds: int = 5,
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
+    draws: bool = False,
 ) -> StudyResult:
     """Runs the missing parts of the plan that the command line names, by default the first.
 
-    An added memory gets the sizes of its plan, if there are any, else those of POPGym's study.
+    An added memory gets the sizes of its plan, if there are any, else those of POPGym's study. A
+    script that draws the rows has --redraw, with which nothing is trained.
     """
-    parser = described(about)
-    parser.add_argument("folder")
+    parser = described(about, draws=draws)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--plan", choices=plans, default=next(iter(plans)))
     parser.add_argument("--models", nargs="+", help="only these")
     parser.add_argument(
@@ -69,6 +72,8 @@ def run_plan(
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
+    if draws and given.redraw:
+        return StudyResult(given.folder, read_results(given.folder), [])
     plan, added = plans[given.plan](), GridOptions(add_memory=tuple(given.add_memory))
     study = added.narrow(plan, (sizes or {}).get(given.plan, SIZES))
     new = [name for name in study.models if name not in plan.models]

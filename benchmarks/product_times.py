@@ -48,9 +48,9 @@ class ProductPlan(NamedTuple):
 QUICK = ProductPlan(8, 1, 16, 2)
 """Enough to see that everything works; not to quote."""
 NOTE = (
-    "ms: the gradient for a chunk of all environments. products: what the products of `unroll` "
-    "take three times over at the rate of the same turn. times: one by the other, turn by turn. "
-    "MiB: peak, as planned by XLA."
+    "ms: the gradient for a chunk of all environments. products, ms: the time of three times the "
+    "matrix products of `unroll`, at the rate measured in the same turn. ratio: the first divided "
+    "by the second, turn by turn. MiB: peak memory as planned by XLA."
 )
 
 
@@ -104,9 +104,14 @@ def measure(plan: ProductPlan, log: Callable[[str], None]) -> tuple[list[Row], l
 
 
 def report(plan: ProductPlan, log: Callable[[str], None]) -> Measured:
-    """The measurements, as `products.json`, `products.md` and `products.png`."""
+    """Measures the memories of the plan."""
     machine = device()
     rows, machine["product_rates"] = measure(plan, log)
+    return document(machine, plan, rows)
+
+
+def document(machine: Mapping[str, Any], plan: ProductPlan, rows: Sequence[Row]) -> Measured:
+    """The measurements, as `products.json`, `products.md` and `products.png`."""
     found = table(rows, machine, plan)
     return Measured(
         "products",
@@ -118,7 +123,7 @@ def report(plan: ProductPlan, log: Callable[[str], None]) -> Measured:
                 [row.memory for row in rows],
                 {"": {row.memory: row.times_products for row in rows}},
                 title=found.title,
-                label="time of learning a chunk by that of its own products; dashed: aimed at",
+                label="time to learn a chunk / time of its own matrix products; dashed: target",
                 mark=AIM,
             )
         },
@@ -138,10 +143,10 @@ def table(rows: Sequence[Row], machine: Mapping[str, Any], plan: ProductPlan) ->
         for row in rows
     ]
     title = (
-        f"Chunks of {plan.length:,} steps of {plan.envs} environments, width {plan.width}; "
+        f"Learning from {plan.length:,} steps of {plan.envs} environments, width {plan.width}; "
         f"{machine['cores']} cores, {products_text(machine['product_rates'])}"
     )
-    return tabulate("products", title, ("", "ms", "products, ms", "times", "MiB"), lines, NOTE)
+    return tabulate("products", title, ("", "ms", "products, ms", "ratio", "MiB"), lines, NOTE)
 
 
 def plan_of(given: argparse.Namespace) -> ProductPlan:
@@ -170,7 +175,11 @@ def options_of() -> argparse.ArgumentParser:
 def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
     return measured.run(
-        options_of(), args, lambda given: report(plan_of(given), log_to_stderr), QUICK_NOTE
+        options_of(),
+        args,
+        lambda given: report(plan_of(given), log_to_stderr),
+        lambda folder: measured.redrawn(document, folder, "products", Row, ProductPlan),
+        QUICK_NOTE,
     )
 
 

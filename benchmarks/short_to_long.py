@@ -52,9 +52,9 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             solved.setdefault(row["model"], []).append(success(row))
     means = {name: list(np.mean(found, axis=0)) for name, found in solved.items()}
     lengths = [str(n) for n in (SHORT, *LONGER)]
-    draw_heatmap(means, lengths, f"corridor length; trained at {SHORT}", path)
+    draw_heatmap(means, lengths, f"corridor length (steps); trained on {SHORT}", path)
 
 
 if __name__ == "__main__":
-    result = run_plan(__doc__, {"further": further})
+    result = run_plan(__doc__, {"further": further}, draws=True)
     draw(result.rows, result.path / "short-to-long.png")

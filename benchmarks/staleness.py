@@ -295,10 +295,10 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
             column[1].plot(aged, drawn, marker=styles[name].marker, **style)
         passed = AGE_PICTURED * R2D2.gradient_steps
         column[0].set(
-            title=f"{NAMES[task]}, state {passed} gradient steps old", xlabel="steps of burn-in"
+            title=f"{NAMES[task]}, state {passed} gradient steps old", xlabel="burn-in (steps)"
         )
         column[1].set(
-            title=f"{NAMES[task]}, no burn-in", xlabel="age in gradient steps", xscale="log"
+            title=f"{NAMES[task]}, no burn-in", xlabel="age (gradient steps)", xscale="log"
         )
     for axes in frames.flat:
         axes.set(yscale="log", ylim=(1e-4, 3))
@@ -324,7 +324,7 @@ def _short(x: Any) -> float | None:
 
 def main() -> None:
     """Measures the missing memories."""
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
@@ -340,6 +340,7 @@ def main() -> None:
         seeds = max(row["seed"] for row in file.rows) + 1
         parser.error(f"the memories in {path} have {seeds} seeds: give --seeds {seeds}")
     cells = [(memory, task) for task in given.tasks for memory in given.memories]
+    cells = [] if given.redraw else cells
     for cell in track([cell for cell in cells if cell not in done], "memories"):
         file.append(measure(*cell, given.seeds))
     file.close()

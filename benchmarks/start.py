@@ -87,10 +87,10 @@ def measure(given: argparse.Namespace) -> Measured:
     for (name, checkout), seconds in found.items():
         cold, warm = (estimate(each) for each in zip(*seconds, strict=True))
         rows.append(Row(name, commits[checkout], arguments[name], cold, warm))
-    return document(rows, device())
+    return document(device(), rows)
 
 
-def document(rows: Sequence[Row], machine: Mapping[str, Any]) -> Measured:
+def document(machine: Mapping[str, Any], rows: Sequence[Row]) -> Measured:
     """The measurements, as `start.json` and `start.md`."""
     lines = [[row.name, row.checkout, f"{row.cold:.1f}", f"{row.warm:.1f}"] for row in rows]
     title = f"Seconds to the first training step, {machine['cores']} cores"
@@ -148,7 +148,13 @@ def main(args: Sequence[str] | None = None) -> int:
     """Measures, prints and writes."""
     parser = measured.parser(__doc__, repeats=5)
     parser.add_argument("--checkouts", type=Path, nargs="+", default=[HERE], help="whose code")
-    return measured.run(parser, args, measure, QUICK_NOTE)
+    return measured.run(
+        parser,
+        args,
+        measure,
+        lambda folder: measured.redrawn(document, folder, "start", Row),
+        QUICK_NOTE,
+    )
 
 
 if __name__ == "__main__":

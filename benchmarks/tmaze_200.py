@@ -100,5 +100,6 @@ def seeds(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 if __name__ == "__main__":
-    folder = run_plan(__doc__, {"tmaze-200": tmaze_200}, first=FIRST_SEED, seeds=20).path
+    plans = {"tmaze-200": tmaze_200}
+    folder = run_plan(__doc__, plans, first=FIRST_SEED, seeds=20, draws=True).path
     save(seeds(read_results(folder)), folder / "seeds.png")

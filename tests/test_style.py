@@ -112,9 +112,14 @@ def test_files_keep_the_style(folder: str) -> None:
     assert found == []
 
 
-def test_the_lock_names_no_machine() -> None:
+LOCKS = {"requirements.lock": ("dev", "docs"), "tools/newest.lock": ("dev", "docs", "onnx")}
+"""The lock files that `tools/lock.py` writes, each with the extras that it covers."""
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_the_lock_names_no_machine(name: str) -> None:
     """Exact versions and hashes only: no index, no host, no path of where it was made."""
-    text = (ROOT / "requirements.lock").read_text()
+    text = (ROOT / name).read_text()
     assert not re.search(r"://|--index|--extra-index|--find-links|^/|file:", text, re.MULTILINE)
     requirement = r"[a-z0-9-]+==[^ ]+( ; [^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+"
     entries = [part for part in re.split(r"\n(?=[a-z0-9])", text) if not part.startswith("#")]
@@ -123,12 +128,13 @@ def test_the_lock_names_no_machine() -> None:
         assert re.fullmatch(requirement, entry.strip()), entry.splitlines()[0]
 
 
-def test_the_lock_covers_the_project() -> None:
-    """Every requirement of pyproject.toml, except CUDA, has a locked version."""
+@pytest.mark.parametrize("name", LOCKS)
+def test_the_lock_covers_the_project(name: str) -> None:
+    """Every requirement of pyproject.toml and of the lock's extras has a locked version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = project["dependencies"] + extras["dev"] + extras["docs"]
-    locked = (ROOT / "requirements.lock").read_text()
+    wanted = [*project["dependencies"], *(one for extra in LOCKS[name] for one in extras[extra])]
+    locked = (ROOT / name).read_text()
     for requirement in wanted:
-        name = re.split(r"[<>=\[ ]", requirement)[0]
-        assert re.search(rf"^{name}==", locked, re.MULTILINE), f"{name}: run `make lock`"
+        package = re.split(r"[<>=\[ ]", requirement)[0]
+        assert re.search(rf"^{package}==", locked, re.MULTILINE), f"{package}: see tools/lock.py"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds or mends the virtual environment from the lock file: tools/make_venv.sh FOLDER
+# Builds or mends a virtual environment from a lock file: tools/make_venv.sh FOLDER [LOCK]
 # Needs a Python from 3.11 to 3.14 and nothing else. PYTHON=... chooses one.
 set -eu
 venv=$1
+lock=${2:-requirements.lock}
 suitable='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))'
 
 find_python() {
@@ -31,8 +32,8 @@ if ! "$venv/bin/python" -c "$suitable" >/dev/null 2>&1; then
     "$python" -m venv --clear "$venv"
 fi
 
-packages=$(grep -c '^[a-zA-Z0-9]' requirements.lock)
-echo "Installing $packages packages from requirements.lock (about 300 MB, once) ..."
+packages=$(grep -c '^[a-zA-Z0-9]' "$lock")
+echo "Installing $packages packages from $lock (about 300 MB, once) ..."
 end='\n'
 if [ -t 1 ]; then end='\033[K\r'; fi
 show_progress() {
@@ -51,7 +52,7 @@ pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
 unfinished="$venv/.unfinished"
 touch "$unfinished"
 {
-    $pip install --no-deps --require-hashes --only-binary=:all: -r requirements.lock &&
+    $pip install --no-deps --require-hashes --only-binary=:all: -r "$lock" &&
         rm "$unfinished"
 } | show_progress
 if [ -e "$unfinished" ]; then

@@ -32,7 +32,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
-from clew.files import comma_separated, write_text
 from clew.report.figures import COLOURS, new_figure
 
 SEED = 0
@@ -57,11 +56,10 @@ def _line(
     figures.draw_line(axes, name, xs, ys, marker, STYLES[name], SCHEMES[name].label)
 
 
-def main(folder: Path, draws: int = DRAWS) -> None:
-    """Computes and writes everything, and prints what was found."""
-    folder.mkdir(parents=True, exist_ok=True)
+def compute(draws: int) -> dict[str, list[Row]]:
+    """All tables, by the name of their file."""
     attending = {name: SCHEMES[name] for name in ATTENDING}
-    rows = {
+    return {
         "figure-4-1": tables.figure_rows(draws, SEED, log),
         "over-time": tables.time_rows(),
         "sets": set_rows(),
@@ -75,8 +73,11 @@ def main(folder: Path, draws: int = DRAWS) -> None:
         ),
         "search": search_rows(),
     }
-    for name, table in rows.items():
-        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
+
+
+def main(folder: Path, draws: int = DRAWS, *, redraw: bool = False) -> None:
+    """Computes and writes everything, and prints what was found."""
+    rows = tables.read(folder) if redraw else tables.write(compute(draws), folder)
     log("drawing")
     figures.draw_all(rows, folder)
     figures.write(sets(rows["sets"]), folder / "sets.png")
@@ -154,10 +155,10 @@ def sets(rows: Sequence[Row]) -> Figure:
             gates = [row["gate"] for row in own]
             _line(axes, name, gates, [row["relative_error_over_time"] for row in own])
         axes.set_title(f"r = {r}, {r + 1} vectors", fontsize=11, loc="left")
-        axes.set_xlabel("gate", fontsize=11)
+        axes.set_xlabel("gate c", fontsize=11)
         axes.set_ylim(FLOOR, 40)
-    panels[0].set_ylabel("relative error of $C_t$ over time", fontsize=11)
-    return with_legend(figure, "Every set with the same number of vectors")
+    panels[0].set_ylabel("RMS relative error of $C_t$ over time", fontsize=11)
+    return with_legend(figure, "All sets of waves with the same number of vectors")
 
 
 def attention(rows: Sequence[Row]) -> Figure:
@@ -173,7 +174,7 @@ def attention(rows: Sequence[Row]) -> Figure:
         axes.set_xscale("log", base=2)
         axes.set_xticks([1, 2, 3, 7, 15], ["1", "2", "3", "7", "15"])
         axes.minorticks_off()
-        axes.set_title(f"gates {label}", fontsize=11, loc="left")
+        axes.set_title(f"gates: {label}", fontsize=11, loc="left")
     for axes in panels[-1]:
         axes.set_xlabel("r", fontsize=11)
     for axes in panels[:, 0]:
@@ -182,6 +183,7 @@ def attention(rows: Sequence[Row]) -> Figure:
 
 
 if __name__ == "__main__":
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
-    main(parser.parse_args().folder)
+    given = parser.parse_args()
+    main(given.folder, redraw=given.redraw)

@@ -107,9 +107,9 @@ def over_time(rows: Rows) -> Figure:
             own = [row for row in rows if row["set"] == name and row["gate"] == gate]
             draw_line(axes, name, [r["time"] for r in own], [r["relative_error"] for r in own])
         axes.set_title(f"gate {gate}", fontsize=11, loc="left")
-        axes.set_xlabel("t", fontsize=11)
+        axes.set_xlabel("time step t", fontsize=11)
     panels[0].set_ylabel("relative error of $C_t$", fontsize=11)
-    return with_legend(figure, "Error against time, r = 7 (8 vectors)")
+    return with_legend(figure, "Error over time, r = 7 (8 vectors)")
 
 
 def _heatmap(

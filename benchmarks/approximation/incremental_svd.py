@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmarks.approximation import draws as drawing
-from benchmarks.approximation import figures
+from benchmarks.approximation import figures, tables
 from benchmarks.approximation.attention import (
     REGIMES,
     AttentionErrors,
@@ -34,7 +34,6 @@ from benchmarks.options import described
 from matplotlib.figure import Figure
 
 from clew.cli.tables import log
-from clew.files import comma_separated, write_text
 from clew.lab.bench.machine import call_seconds
 from clew.lab.bench.timing import ratio
 from clew.report.figures import COLOURS, new_figure
@@ -46,7 +45,7 @@ WAVES = ("thesis", "half_wave", "full_wave")
 SVD, BEST = "incremental_svd", "best_of_rank"
 LABELS = {name: KERNELS[name].label for name in WAVES} | {
     SVD: "incremental SVD",
-    BEST: "best of this rank",
+    BEST: "best of the same rank",
 }
 STYLES = figures.STYLES | {SVD: (COLOURS[4], "-"), BEST: (COLOURS[6], ":")}
 STEPS, TURNS = 100, 100
@@ -248,40 +247,43 @@ def draw(state: list[Row], times: list[Row], attention: list[Row]) -> Figure:
         own = [row for row in times if row["gate"] == gate]
         xs = [row["time"] for row in own]
         style = (STYLES[SVD][0], dash)
-        figures.draw_line(time, SVD, xs, [r[SVD] for r in own], "", style, f"gate {gate}")
+        figures.draw_line(time, SVD, xs, [r[SVD] for r in own], "", style, f"SVD, gate {gate}")
         grey = ("0.6", dash)
-        figures.draw_line(time, BEST, xs, [r[BEST] for r in own], "", grey, f"best, {gate}")
+        figures.draw_line(time, BEST, xs, [r[BEST] for r in own], "", grey, f"best, gate {gate}")
     time.set_ylim(figures.FLOOR / 1.3, 20)
     time.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
     output.set_xticks(range(len(REGIMES)), [one.label for one in REGIMES], fontsize=8)
     output.tick_params("x", rotation=40)
     for name in output.get_xticklabels():
         name.set_horizontalalignment("right")
-    gates.set_xlabel("gate")
-    time.set_xlabel("t")
+    gates.set_xlabel("gate c")
+    time.set_xlabel("time step t")
     gates.set_title("state C at t = 100", loc="left", fontsize=11)
     time.set_title("state C over time", loc="left", fontsize=11)
-    output.set_title("output a, by kind of gates", loc="left", fontsize=11)
+    output.set_title("output a for each kind of gates", loc="left", fontsize=11)
     gates.set_ylabel("relative error")
-    return figures.with_legend(figure, "Incremental SVD beside waves, r = 7")
+    return figures.with_legend(figure, "Incremental SVD compared with waves, r = 7")
 
 
-def main(folder: Path, draws: int = DRAWS) -> None:
-    """Computes and writes everything."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = {
+def compute(draws: int) -> dict[str, list[Row]]:
+    """All tables, by the name of their file."""
+    return {
         "state": state_rows(draws, SEED),
         "over-time": time_rows(SEED),
         "attention": attention_rows(RS[:-1], draws, SEED, output_errors, log),
         "cost": cost_rows(),
     }
-    for name, table in rows.items():
-        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
+
+
+def main(folder: Path, draws: int = DRAWS, *, redraw: bool = False) -> None:
+    """Computes and writes everything."""
+    rows = tables.read(folder) if redraw else tables.write(compute(draws), folder)
     picture = draw(rows["state"], rows["over-time"], rows["attention"])
     figures.write(picture, folder / "incremental-svd.png")
 
 
 if __name__ == "__main__":
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("folder", type=Path)
-    main(parser.parse_args().folder)
+    given = parser.parse_args()
+    main(given.folder, redraw=given.redraw)

@@ -54,7 +54,7 @@ def _shipped(label: str, frequencies: Frequencies, scale: Scale = "derived") -> 
 SHIPPED: dict[str, Kernel] = {
     "thesis": _shipped("thesis", "printed"),
     "thesis_4_22": _shipped("thesis, scale of Eq. 4.22", "printed", "printed"),
-    "code": _shipped("published code, its scale", "code", "code"),
+    "code": _shipped("published code", "code", "code"),
     "half_wave": _shipped("half wave", "half_wave"),
     "full_wave": _shipped("full wave", "full_wave"),
     "odd_wave": _shipped("odd wave", "odd_wave"),

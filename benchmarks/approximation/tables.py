@@ -1,13 +1,18 @@
 """Every number of the study, as rows for CSV files."""
 
+import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks.approximation import draws as drawing
 from benchmarks.approximation import errors
 from benchmarks.approximation.kernels import KERNELS
+
+from clew.files import comma_separated, write_text
 
 Row = dict[str, Any]
 Log = Callable[[str], None]
@@ -63,3 +68,29 @@ def time_rows() -> list[Row]:
         for gate in (0.02, 0.1, 0.3)
         for time in range(1, LONGEST + 1)
     ]
+
+
+def write(rows: Mapping[str, list[Row]], folder: Path) -> Mapping[str, list[Row]]:
+    """Writes each table as NAME.csv into a folder, and returns them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in rows.items():
+        write_text(folder / f"{name}.csv", comma_separated(table, digits=5))
+    return rows
+
+
+def read(folder: Path) -> dict[str, list[Row]]:
+    """The tables that `write` wrote."""
+    return {
+        path.stem: [
+            {name: _value(text) for name, text in row.items()}
+            for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+        ]
+        for path in folder.glob("*.csv")
+    }
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text or None

@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import described
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 900
 """Most seconds for a model."""
@@ -23,13 +25,10 @@ LIMIT = 900
 
 def main(args: Sequence[str] | None = None) -> None:
     """Tests the models, prints each outcome, and writes rows and table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described(__doc__, draws=True)
     parser.add_argument("--only", nargs="*", default=[""], help="models whose names begin so")
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
     parser.add_argument("--output", default="", help="write rows.jsonl and table.md here")
-    parser.add_argument("--table", action="store_true", help="only write the table from the rows")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     given = parser.parse_args(args)
     from benchmarks.conformance import page  # start: clew takes a second
@@ -39,7 +38,7 @@ def main(args: Sequence[str] | None = None) -> None:
         return
     folder = Path(given.output) if given.output else None
     rows = page.load(folder) if folder else {}
-    if not given.table:
+    if not given.redraw:
         names = [name for name in _names() if name.startswith(tuple(given.only))]
         with ThreadPoolExecutor(given.jobs) as pool:
             for row in pool.map(_try, names):

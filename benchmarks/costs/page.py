@@ -52,23 +52,36 @@ def attention_table(name: str, setting: Setting, of: Sequence[Account]) -> Table
     )
     note = (
         "Per observation of one environment. 'Per batch': GTrXL's projection of its distances, "
-        "which depends on parameters alone. A single step makes it once for its whole batch, so it "
-        "is in XLA's FLOP; in a rollout the compiler takes it out of the loop. Times: median and "
-        "its 95% interval. ~: the program loops, and XLA counts a loop's body once."
+        "which depends on parameters alone. A single step computes it once for its whole batch, so "
+        "it is in XLA's FLOP; in a rollout the compiler moves it out of the loop. Times: median "
+        "and its 95% interval. ~: the program loops, and XLA counts a loop's body once."
     )
     return tabulate(name, title, columns, rows, note)
 
 
-def published(plan: CostPlan, log: Callable[[str], None]) -> tuple[list[Table], dict[str, Any]]:
-    """Every table of published figures, and their numbers for JSON."""
-    found = {
+Found = Mapping[str, Mapping[str, Account]]
+"""The costs of one layer's attention, by the name of the setting, then by that of the attention."""
+
+
+def attention(plan: CostPlan, log: Callable[[str], None]) -> Found:
+    """The costs of every attention in every setting with published figures."""
+    return {
         s.name: {a.name: a for a in accounts(attention_subjects(s), plan, log)} for s in SETTINGS
     }
+
+
+def published_tables(found: Found) -> list[Table]:
+    """Every table of published figures."""
     names = ("attention-section-4.2", "attention-table-5.1")
     tables = [*figures_tables(figures(), found), orders_table()]
     for name, setting in zip(names, SETTINGS, strict=True):
         tables.append(attention_table(name, setting, list(found[setting.name].values())))
-    return tables, {
+    return tables
+
+
+def published_data(found: Found, plan: CostPlan) -> dict[str, Any]:
+    """The numbers of `published_tables` for JSON."""
+    return {
         "attention": {
             setting: {name: a.as_data(plan.repeats) for name, a in of.items()}
             for setting, of in found.items()
@@ -85,13 +98,8 @@ def _as_data(figure: Figure, of: Mapping[str, Account]) -> dict[str, Any]:
     return figure._asdict() | more | {"verdict": verdict(figure, counted.counted)}
 
 
-def figures_tables(
-    published: Sequence[Figure], of: Mapping[str, Mapping[str, Account]]
-) -> tuple[Table, Table]:
-    """Every published number on costs: by the thesis's convention, and as counted here.
-
-    The accounts are indexed by the name of the setting, then by that of the attention.
-    """
+def figures_tables(published: Sequence[Figure], of: Found) -> tuple[Table, Table]:
+    """Every published number on costs: by the thesis's convention, and as counted here."""
     by_thesis, by_count = [], []
     for figure in published:
         found = of_layer(figure, of[figure.setting.name])
@@ -105,17 +113,17 @@ def figures_tables(
     first = tabulate(
         "claims-by-thesis",
         "Published figures by the thesis's own convention",
-        ("", "published", "by its convention", "the printed digits", "how"),
+        ("", "published", "by its convention", "reproduced", "remark"),
         by_thesis,
     )
     second = tabulate(
         "claims-counted",
-        "The same for a whole layer: operations 2 a multiply-add, state as stored",
-        ("", "published", "counted", "XLA", "measured", "as counted"),
+        "The same for a whole layer, with 2 operations per multiply-add and the state as stored",
+        ("", "published", "counted", "XLA", "measured", "verdict on the count"),
         by_count,
-        "'faster' and 'less space' are ratios, the others one head's fraction of its layer. Pairs "
-        "are with a GTrXL that projects its whole memory at every step / with its key/value cache. "
-        "XLA: FLOP of a compiled step, of state bytes. Measured: microseconds of acting.",
+        "'faster' and 'less space' are ratios, the others one head's fraction of its layer. Pairs: "
+        "with a GTrXL that projects its whole memory at every step / with its key/value cache. "
+        "XLA: FLOP of a compiled step, or bytes of the state. Measured: microseconds of acting.",
     )
     return first, second
 
@@ -135,12 +143,12 @@ def orders_table() -> Table:
         least = 0.02 * max(t.value(sizes) for t in of["products"])
         step = [t for t in of["products"] + of["elementwise"] if t.value(sizes) > least]
         rows.append([name, space, _sum(of["floats"], sizes), work, _sum(step, sizes), context])
-    columns = ("", "space published", "state floats of a layer", "time published")
+    columns = ("", "published space", "state floats per layer", "published time")
     letters = "; ".join(f"{k}: {SYMBOLS[k]}" for k in ("S", "H", "d_h", "V", "K"))
     return tabulate(
         "orders",
-        "Tables 3.1 and 4.1: orders with d_h = d, and the terms",
-        (*columns, "multiply-adds of a layer's step", "context published"),
+        "Tables 3.1 and 4.1: the orders with d_h = d, and their terms",
+        (*columns, "multiply-adds per step of a layer", "published context"),
         rows,
         f"Terms above 2% of the largest at M = 512, d = 256, largest first. {letters}.",
     )
@@ -199,26 +207,25 @@ def lines(input_size: int = 16) -> list[Line]:
     ]
 
 
-def crossings(input_size: int = 16) -> dict[str, int]:
+def crossings(lines: Sequence[Line]) -> dict[str, int]:
     """The smallest window at which a cached GTrXL's step costs more than each other memory's.
 
     GTrXL's multiply-adds are linear in its window, so two windows determine them.
     """
-    cached = next(line for line in lines(input_size) if line.label == "GTrXL, cached")
+    cached = next(line for line in lines if line.label == "GTrXL, cached")
     (x0, x1), (y0, y1) = CONTEXTS[:2], cached.operations[:2]
     slope = (y1 - y0) // (x1 - x0)
     return {
         line.label: max(1, x0 + (line.operations[0] - y0) // slope + 1)
-        for line in lines(input_size)
+        for line in lines
         if not line.label.startswith("GTrXL")
     }
 
 
-def draw(path: Path) -> None:
+def draw(drawn: Sequence[Line], path: Path) -> None:
     """Writes the picture as a PNG."""
     figure = new_figure(12, 5)
     left, right = figure.subplots(1, 2)
-    drawn = lines()
     _panel(left, drawn, [line.operations for line in drawn], "multiply-adds per step")
     _panel(right, drawn, [line.floats for line in drawn], "state size per environment (floats)")
     left.set_title("Operations", loc="left")
@@ -246,7 +253,7 @@ def _panel(axes: Axes, drawn: Sequence[Line], values: Sequence[Sequence[int]], w
     axes.set_xticks(CONTEXTS, [f"{c:,}" for c in CONTEXTS], fontsize=8)
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(CONTEXTS[0] / 1.1, CONTEXTS[-1])
-    axes.set_xlabel("context in steps")
+    axes.set_xlabel("context (steps)")
     axes.set_ylabel(what)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

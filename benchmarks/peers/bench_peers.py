@@ -15,10 +15,10 @@ from pathlib import Path
 from clew.cli import ENDINGS, report_error
 from clew.cli.tables import log, show
 from clew.errors import UserError, require_at_least, unknown_name
-from clew.report.document import NothingMeasured
+from clew.report.document import Measured, NothingMeasured
 from clew.report.files import write_measured
 from comparison.compare import QUICK, Plan
-from comparison.document import QUICK_NOTE, PeerComparison, from_data, report
+from comparison.document import QUICK_NOTE, PeerComparison, document, from_data, report
 from comparison.families import FAMILIES, Family
 
 
@@ -62,7 +62,7 @@ def earlier_of(folder: Path | None) -> PeerComparison:
     """
     file = folder / "peers.json" if folder else None
     if file is None or not file.exists():
-        raise UserError(f"--add wants an --output that holds peers.json, got {folder}")
+        raise UserError(f"--add and --redraw need an --output with peers.json, got {folder}")
     try:
         return from_data(json.loads(file.read_text()))
     except TypeError as error:
@@ -85,6 +85,19 @@ def require_nothing_lost(folder: Path | None, families: list[Family]) -> None:
             f"{file} holds {', '.join(lost)} too, which would be lost; "
             "add to it (--add) or name another --output"
         )
+
+
+def compared(given: argparse.Namespace) -> Measured:
+    """What the options ask for, measured.
+
+    Raises:
+        UserError: for a mistake in them.
+    """
+    plan, families = plan_of(given), families_of(given.families)
+    earlier = earlier_of(given.output) if given.add else None
+    if not earlier:
+        require_nothing_lost(given.output, families)
+    return report(plan, 1 if given.quick else 3, log, families, earlier)
 
 
 def main(args: list[str]) -> int:
@@ -116,15 +129,14 @@ def main(args: list[str]) -> int:
     parser.add_argument(
         "--add", action="store_true", help="to what this folder holds of an earlier comparison"
     )
+    parser.add_argument(
+        "--redraw", action="store_true", help="measure nothing: write what this folder holds again"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     given = parser.parse_args(args)
     try:
         require_at_least("repeats", given.repeats, 1)
-        plan, families = plan_of(given), families_of(given.families)
-        earlier = earlier_of(given.output) if given.add else None
-        if not earlier:
-            require_nothing_lost(given.output, families)
-        found = report(plan, 1 if given.quick else 3, log, families, earlier)
+        found = document(earlier_of(given.output)) if given.redraw else compared(given)
         if given.output:
             write_measured(found, given.output)
     except NothingMeasured as failed:

@@ -8,12 +8,13 @@ of a relaxation. It takes a few minutes of one core, and no trained agent. The n
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from benchmarks.measured import publish
+from benchmarks.measured import publish, redrawn
 from benchmarks.options import described
+from benchmarks.plans import ending_as_commands
 from benchmarks.popgym_bounds import (
     bandit,
     battleship,
@@ -72,7 +73,10 @@ MEMORYLESS = (
 )
 
 
-def bounds_row(task: str, difficulty: str) -> dict[str, Any]:
+Row = dict[str, Any]
+
+
+def bounds_row(task: str, difficulty: str) -> Row:
     """The known bounds on the optimal return."""
     found = BOUNDS[task](make_env(task, difficulty=difficulty))
     log(f"{task}, {difficulty}: {found.lower.mean:.4f} to {found.upper.mean:.4f}")
@@ -88,7 +92,7 @@ def bounds_row(task: str, difficulty: str) -> dict[str, Any]:
     }
 
 
-def memoryless_row(policy: Policy, difficulty: str) -> dict[str, Any]:
+def memoryless_row(policy: Policy, difficulty: str) -> Row:
     """The return of a policy without a memory."""
     earned = policy.earns(make_env(policy.task, difficulty=difficulty))
     log(f"{policy.task}, {difficulty}, {policy.name}: {earned.mean:.4f}")
@@ -102,36 +106,48 @@ def memoryless_row(policy: Policy, difficulty: str) -> dict[str, Any]:
     }
 
 
+def compute(tasks: Sequence[str], difficulties: Sequence[str]) -> Measured:
+    """The bounds of these tasks, and the returns of policies without a memory."""
+    bests = [bounds_row(task, difficulty) for task, difficulty in product(tasks, difficulties)]
+    without = [
+        memoryless_row(policy, difficulty)
+        for policy in MEMORYLESS
+        for difficulty in difficulties
+        if policy.task in tasks
+    ]
+    return document({"commit": git_commit()}, bests, without)
+
+
+def document(about: Row, best: Sequence[Row], without_memory: Sequence[Row]) -> Measured:
+    """The rows, as `bounds.json` and `bounds.md`."""
+    data = {"about": about, "best": best, "without_memory": without_memory}
+    return Measured("bounds", data, [_table(best)])
+
+
 def main() -> None:
     """Computes, prints and writes."""
-    parser = described(__doc__)
+    parser = described(__doc__, draws=True)
     parser.add_argument("--tasks", nargs="+", default=list(BOUNDS), choices=BOUNDS)
     parser.add_argument("--difficulties", nargs="+", default=DIFFICULTIES, choices=DIFFICULTIES)
     parser.add_argument("--output")
     given = parser.parse_args()
     sys.setrecursionlimit(10_000)  # for concentration: a few calls for every turn
-    bests = [
-        bounds_row(task, difficulty)
-        for task, difficulty in product(given.tasks, given.difficulties)
-    ]
-    without = [
-        memoryless_row(policy, difficulty)
-        for policy in MEMORYLESS
-        for difficulty in given.difficulties
-        if policy.task in given.tasks
-    ]
-    data = {"about": {"commit": git_commit()}, "best": bests, "without_memory": without}
-    publish(Measured("bounds", data, [_table(bests)]), given.output)
+    with ending_as_commands():
+        if given.redraw:
+            found = redrawn(document, given.output, "bounds")
+        else:
+            found = compute(given.tasks, given.difficulties)
+        publish(found, given.output)
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: Sequence[Row]) -> Table:
     lines = [
         [row["task"], row["difficulty"], f"{row['low']:.3f}", f"{row['high']:.3f}"]
         + [row["policy"], row["reason"]]
         for row in rows
     ]
-    columns = ("task", "difficulty", "earned", "at most", "by", "because")
-    return tabulate("bounds", "Best returns", columns, lines)
+    columns = ("task", "difficulty", "at least", "at most", "policy", "upper bound")
+    return tabulate("bounds", "Bounds on the optimal returns", columns, lines)
 
 
 if __name__ == "__main__":

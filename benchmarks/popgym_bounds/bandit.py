@@ -23,7 +23,7 @@ def multiarmed_bandit(env: MultiarmedBandit) -> Bounds:
         mean_of(2.0 * paid / env.pulls - 1.0),
         "Gittins indices, discount 0.99",
         Estimate(2.0 * float(most) / env.pulls - 1.0),
-        "arms are independent if n pulls in all are a mean",
+        "n pulls on average, which makes the arms independent",
     )
 
 

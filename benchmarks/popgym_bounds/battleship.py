@@ -24,9 +24,9 @@ def battleship(env: Battleship) -> Bounds:
     relaxed = [return_with_one_hidden(env.size, rng) for _ in range(EPISODES // 2)]
     return Bounds(
         mean_of(returns_of_greedy_shots(boards, env.size)),
-        "the square with most places of ships, those with hits counting tenfold a hit",
+        "the square in most possible ship placements, weighted tenfold for each hit",
         mean_of(np.array(relaxed)),
-        "the ship of 2 has to be found, were the others shown",
+        "the ship of length 2 must be found even if the others are shown",
     )
 
 

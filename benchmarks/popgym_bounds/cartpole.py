@@ -26,8 +26,8 @@ def cartpole(env: Any) -> Bounds:
     returns = play(env)
     if not isinstance(env, Noisy):
         assert (returns == 1.0).all()
-        return exact(1.0, "a linear controller of an estimated state")
-    high = Estimate(1.0), "the largest return that there is"
+        return exact(1.0, "a linear controller on the estimated state")
+    high = Estimate(1.0), "the largest possible return"
     return Bounds(mean_of(returns), "a Kalman filter and a linear controller", *high)
 
 

@@ -25,9 +25,9 @@ def labyrinth_escape(env: LabyrinthEscape) -> Bounds:
         high.append(_escape_return(env, distances(squares, start)[goal]))
     return Bounds(
         mean_of(np.array(low)),
-        "depth first, away from the start's wall where it can",
+        "depth-first search, away from the start's wall where possible",
         mean_of(np.array(high)),
-        "the shortest way",
+        "the shortest path",
     )
 
 

@@ -30,9 +30,9 @@ def mine_sweeper(env: MineSweeper) -> Bounds:
     lower = mean_of(np.array([return_at_least_risk(env, board) for board in boards]))
     return Bounds(
         Estimate(lower.mean) if every else lower,
-        "the square of the least risk of all boards that are possible",
+        "the square with the lowest risk over all possible boards",
         Estimate(max(bound_after_two_squares(env, neighbours) for neighbours in (3, 5, 8))),
-        "the first two squares are a risk",
+        "the risk of the first two squares is unavoidable",
     )
 
 

@@ -39,9 +39,9 @@ def pendulum(env: Any) -> Bounds:
     best = _interpolated(costs, angle, speed)
     return Bounds(
         mean_of(play(env, costs)),
-        "the computed torque for an estimated state",
+        "computed torque for the estimated state",
         mean_of(1.0 - 2.0 * best / WORST / env.max_steps),
-        "value iteration on a grid, for who sees the state: computed, not proved",
+        "value iteration on a grid for an agent that sees the state: computed, not proved",
     )
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from clew.run.evaluate import evaluate, load
     from clew.run.metrics import read_metrics
     from clew.run.runner import EnvironmentFailed, TrainingDiverged, TrainingInterrupted
+    from clew.run.save import save
     from clew.run.train import resume_run, train
 
 _HOMES = {
@@ -69,6 +70,7 @@ _HOMES = {
     "TrainingDiverged": "clew.run.runner",
     "TrainingInterrupted": "clew.run.runner",
     "resume_run": "clew.run.train",
+    "save": "clew.run.save",
     "train": "clew.run.train",
 }
 
@@ -103,6 +105,7 @@ __all__ = [
     "make_memory",
     "read_metrics",
     "resume_run",
+    "save",
     "train",
 ]
 

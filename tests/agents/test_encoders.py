@@ -19,6 +19,7 @@ from clew.agents.encoders import (
     Nature,
     OneHot,
     is_flattened,
+    is_stack,
     make_encoder,
     taken_for_symbols,
 )
@@ -234,6 +235,15 @@ def test_a_small_picture_in_a_dict(
     assert not taken_for_symbols(spaces.Box(0, 1, shape), config)
     assert is_flattened(box, EncoderConfig("none")) == (shape[0] >= 32)
     assert not is_flattened(box, config)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stacked"),
+    [((4, 84, 84, 3), True), ((4, 84, 84), False), ((2, 3, 4, 5), False), ((84, 84, 3), False)],
+)
+def test_stacked_colour_frames_are_no_picture(shape: tuple[int, ...], stacked: bool) -> None:
+    """A run says so, since they are read as one long vector."""
+    assert is_stack(spaces.Box(0, 255, shape, np.uint8), EncoderConfig("auto")) == stacked
 
 
 def test_a_projection_and_a_norm_after_all_of_it() -> None:

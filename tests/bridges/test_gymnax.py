@@ -16,6 +16,7 @@ from clew.bridges import jax_packages
 from clew.bridges.gymnax import GymnaxEnvironment
 from clew.bridges.make import env_options, make_env
 from clew.envs import AutoReset
+from clew.envs.gymnasium_api import JaxTaskEnv
 from clew.errors import UserError
 from clew.run.build import make_parts
 from fake_gymnax import Base, State, box, discrete
@@ -217,3 +218,11 @@ def test_it_trains(pretended_gymnax, tmp_path, algorithm):
 def test_its_name_alone_is_enough(pretended_gymnax):
     """Its defaults contain no setting that only Gymnasium environments take."""
     make_parts(clew.TrainConfig(env="gymnax:Labelled-v0", memory="gru"))
+
+
+def test_it_has_a_gymnasium_form(pretended_gymnax):
+    """For libraries that train on Gymnasium environments."""
+    env = JaxTaskEnv(make_env("gymnax:Labelled-v0", ends=2))
+    observation, _ = env.reset(seed=0)
+    ends = [env.step(env.action_space.sample())[2] for _ in range(2)]
+    assert env.observation_space.contains(observation) and ends == [False, True]

@@ -8,6 +8,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+from clew.bridges.make import make_env
 from clew.envs import ENVS, TMaze
 from clew.envs.gymnasium_api import JaxTaskEnv, register, task_ids
 from clew.envs.tmaze import DISTRACTOR_BITS, DOWN, LEFT, RIGHT, UP
@@ -154,6 +155,21 @@ def test_it_draws_a_line_of_text():
 def test_impossible_settings_are_refused(task, options, message):
     with pytest.raises(UserError, match=message):
         JaxTaskEnv(task, **options)
+
+
+def test_a_task_that_is_already_made():
+    """Also one of another package, which has no name in `ENVS`."""
+    env, named = (
+        JaxTaskEnv(make_env("memory_chain", memory_length=3)),
+        JaxTaskEnv("memory_chain", memory_length=3),
+    )
+    for played in (env, named):
+        played.reset(seed=3)
+    for action in (0, 1, 0, 1):
+        for found, expected in zip(env.step(action), named.step(action), strict=True):
+            np.testing.assert_equal(found, expected)
+    with pytest.raises(UserError, match="already made takes no options, got {'memory_length': 3}"):
+        JaxTaskEnv(make_env("memory_chain"), memory_length=3)
 
 
 @pytest.mark.parametrize("cue", [2, -1, "up", 0.5, True])

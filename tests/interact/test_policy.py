@@ -121,6 +121,7 @@ def test_it_chooses_what_evaluation_does(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(chosen, after[0])
             played += 1
     assert played > 20
+    assert policy.outputs is not None and policy.outputs["value"].shape == (1,)
     with pytest.raises(UserError, match="sees its previous reward"):
         policy(LOG[0][1])
     first = policy(LOG[0][1], start=True)
@@ -200,6 +201,28 @@ def test_an_action_without_an_axis() -> None:
     assert isinstance(action, np.ndarray) and action.shape == () and action % 1 != 0
     recording = next(task.recordings(agent, PlayConfig()))
     np.testing.assert_allclose(recording.actions[0], action, rtol=1e-6)
+
+
+def test_it_shows_the_outputs_behind_its_action() -> None:
+    """Value and distribution of `Agent.step`; forbidden actions have logits of -infinity."""
+    task = CompiledTask("permutation", clew.make_env("permutation", num_cards=3))
+    agent = agent_of(task)
+    policy = clew.Policy(agent, num_envs=2, greedy=False)
+    assert policy.outputs is None
+    mask = np.array([[True, True, False, True], [False, True, True, False]])
+    seen = {"observation": np.eye(2, 7, dtype=np.float32), "action_mask": mask}
+    actions = policy(seen, start=True)
+    state, start = agent.init_state(), jnp.array(True)
+    expected = [
+        agent.step(state, jax.tree.map(lambda x, i=i: x[i], seen), start)[1] for i in (0, 1)
+    ]
+    assert policy.outputs is not None
+    logits, values = policy.outputs["logits"], policy.outputs["value"]
+    np.testing.assert_allclose(values, [found.value for found in expected], rtol=1e-5)
+    np.testing.assert_allclose(
+        logits[mask], np.stack([f.logits for f in expected])[mask], rtol=1e-5
+    )
+    assert (logits[~mask] == -np.inf).all() and mask[[0, 1], actions].all()
 
 
 def test_several_choices_that_are_not_counted_from_0() -> None:

@@ -166,7 +166,7 @@ def test_rows_are_saved_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture)
     rows[0]["confirmed"] = [{"where": "lib/a.py:3", "says": "late", "deviation": 0.5}]
     page.save(rows, tmp_path)
     assert list(page.load(tmp_path)) == ["another", "fake"]
-    conformance.main(["--table", "--output", str(tmp_path)])
+    conformance.main(["--redraw", "--output", str(tmp_path)])
     text = (tmp_path / "table.md").read_text()
     assert "| another | ImportError: no x |" in text and "`lib/a.py:3`: 0.5" in text
     assert "| fake | " in text and "**" in text and "a chunk of 1 after 6 observations" in text

@@ -129,7 +129,7 @@ def test_verdicts() -> None:
 @pytest.mark.slow
 def test_crossings_of_the_picture() -> None:
     drawn = {line.label: line for line in page.lines()}
-    relit = page.crossings()["ReLiT"]
+    relit = page.crossings(page.lines())["ReLiT"]
     assert 256 < relit < 512
     assert drawn["GTrXL, cached"].operations[3] < drawn["ReLiT"].operations[3]
     assert drawn["GTrXL, cached"].operations[4] > drawn["ReLiT"].operations[4]

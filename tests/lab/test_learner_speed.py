@@ -89,8 +89,8 @@ def test_figures_are_written_as_table_picture_and_json(tmp_path: Path) -> None:
     shown = [cell.text for cell in table(rows, machine).rows[1]]
     assert shown[3:6] == ["150 [135, 165]", "1.50 [1.50, 1.50]", "2 + 1"]
     heads = [table(rows[first:], machine).columns[4].text for first in (0, 1)]
-    assert heads == ["by gtrxl-256", "by arelit"]
-    write_measured(document(rows, machine, QUICK), tmp_path)
+    assert heads == ["relative to gtrxl-256", "relative to arelit"]
+    write_measured(document(machine, QUICK, rows), tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"memory-maze-learner.{kind}" for kind in ("json", "md", "png")}
     told = json.loads((tmp_path / "memory-maze-learner.json").read_text())

@@ -116,6 +116,10 @@ def test_the_command_shows_and_writes(
     assert "1.25 [1.00, 1.50]" in text and "1.0 + 0.5" in text and "20.0" in text
     assert {p.name for p in tmp_path.iterdir()} == {"lengths.json", "lengths.md", "lengths.png"}
     assert "100 GFLOP/s" in (tmp_path / "lengths.md").read_text()
+    written = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.delattr(lengths, "measure")
+    assert main(["--redraw", "--output", str(tmp_path)]) == 0
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == written
 
 
 def test_mistakes_are_one_line(capsys: pytest.CaptureFixture) -> None:

@@ -129,11 +129,15 @@ def test_a_comparison_is_added_to_an_earlier_one() -> None:
     assert [of_torch[n].product_rate for n in (4, 8, 16)] == [1e11, 2e11, 2e11]
 
 
-def test_a_page_of_an_earlier_version_is_measured_anew(capsys: pytest.CaptureFixture) -> None:
+def test_a_page_of_an_earlier_version_is_measured_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """The error gives the command for it; nothing can be added to the old page."""
-    folder = ROOT / "results" / "peers"
-    require_nothing_lost(folder, list(FAMILIES))
-    assert main(["--add", "--output", str(folder)]) == 2
+    data = as_data(compared())
+    data["plan"] = {"width": 128}
+    (tmp_path / "peers.json").write_text(json.dumps(data))
+    require_nothing_lost(tmp_path, list(FAMILIES))
+    assert main(["--add", "--output", str(tmp_path)]) == 2
     assert "is of an earlier version" in capsys.readouterr().err
 
 
@@ -141,7 +145,7 @@ def test_an_undecided_point_says_so() -> None:
     even = estimate([0.98, 0.99, 0.99, 0.99, 1.0, 1.02])
     row = Row("gru", "act", 1, 8, 3, "torch.gru", even, even, None, None, None, "")
     assert row.ahead == "neither" and peers_ahead([row])[0].endswith(
-        "(undecided: the interval has 1 in it)"
+        "(undecided: the interval contains 1)"
     )
 
 
@@ -151,7 +155,7 @@ def test_the_command_shows_and_writes(
     measure_all = "comparison.document.measure_all"
     monkeypatch.setattr(measure_all, lambda plan, repeats, log, families: compared())
     assert main(["--add", "--output", str(tmp_path)]) == 2
-    assert "--add wants an --output that holds peers.json" in capsys.readouterr().err
+    assert "--add and --redraw need an --output with peers.json" in capsys.readouterr().err
     assert main(["--families", "lsmt"]) == 2
     assert "unknown family 'lsmt'; did you mean 'lstm' or 'mlstm'?" in capsys.readouterr().err
     assert main(["--quick", "--output", str(tmp_path)]) == 0
@@ -162,6 +166,9 @@ def test_the_command_shows_and_writes(
     assert "holds lstm too, which would be lost; add to it (--add)" in capsys.readouterr().err
     assert main(["--quick", "--add", "--output", str(tmp_path)]) == 0
     assert "torch / clew" in capsys.readouterr().out
+    (tmp_path / "peers.md").unlink()
+    assert main(["--redraw", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out and "torch / clew" in (tmp_path / "peers.md").read_text()
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["rounds"] == 6
 

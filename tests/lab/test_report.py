@@ -436,6 +436,24 @@ def test_floors_and_early_scores_below_all_others_are_within_the_axes(tmp_path: 
     assert "published" not in charts.many_seeds(data, ["a"], styles).caption
 
 
+def test_many_models_are_a_heat_map_of_means_with_the_best_at_the_top(tmp_path: Path) -> None:
+    settings = {"a": Setting("tmaze", floors={"memoryless": 0.5}), "b": Setting("tmaze")}
+    scores = {f"m{n}": {"a": [0.5, 0.5 + 0.04 * n], "b": [0.1]} for n in range(12)}
+    scores["late"] = {"a": [], "b": [0.7]}
+    few = fabricated(tmp_path / "few", {"m1": scores["m1"]}, settings=settings)
+    many = fabricated(tmp_path / "many", scores, settings=settings)
+    data = read_study(few)
+    assert charts.scores(data, "all", styles_of(data.models)).name.endswith("-bars")
+    data = read_study(many)
+    [panel] = charts.scores(data, "all", styles_of(data.models)).panels
+    axes = new_figure(5.0, 3.0).subplots()
+    panel.draw(axes)
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[:3] == ["late", "m11", "m10"] and labels[-1] == "m0"
+    assert [text.get_text() for text in axes.texts[:3]] == ["0.70", "0.72", "0.10"]
+    assert axes.images[0].get_array()[1].tolist() == pytest.approx([0.44, 0.0])
+
+
 def limits_of(panel: Panel) -> tuple[float, float]:
     """The limits of the score axis of a drawn panel."""
     axes = new_figure(3.0, 2.0).subplots()

@@ -93,7 +93,8 @@ def test_each_seed_keeps_its_own_and_the_newest_of_equals(tmp_path: Path) -> Non
 @pytest.mark.parametrize("seeds", [None, 3, [[1, 2.0]], [[1, "x"], [1, 2.0]], [[1], [2]], "ab"])
 def test_a_file_without_scores_is_refused(tmp_path: Path, seeds: Any) -> None:
     meta = {"update": 1, **IDENTITY.meta()} | ({} if seeds is None else {"seeds": seeds})
-    checkpoint.save_best(tmp_path, {"/seed/agent/weight": np.zeros(2)}, meta, {})
+    file = tmp_path / checkpoint.BEST
+    checkpoint.save_agents(file, {"/seed/agent/weight": np.zeros(2)}, meta, {})
     with pytest.raises(CheckpointError, match="lacks a score for each of the run's 2 seeds"):
         Best(2).load(tmp_path, IDENTITY)
 

@@ -184,6 +184,8 @@ class Suggesting(gymnasium.Env):
             self.observation_space = spaces.Dict(a=spaces.Box(0, 255, (16, 16, 1), np.uint8))
         elif kind == "picture":
             self.observation_space = spaces.Dict(a=spaces.Box(0, 1, (32, 40, 3), np.float32))
+        elif kind == "stack":
+            self.observation_space = spaces.Box(0, 255, (4, 36, 36, 3), np.uint8)
         elif kind == "wide":
             self.observation_space, self.action_space = box, spaces.Box(-500, 500, (1,), np.float32)
 
@@ -204,6 +206,7 @@ class Suggesting(gymnasium.Env):
         ("text", "'a.1' is text, which the agent does not see"),
         ("small", "'a', bytes .16, 16, 1., is read as numbers up to 255.*encoder impala"),
         ("picture", "'a' is a picture, .32, 40, 3., .*--network.encoder auto"),
+        ("stack", "'observation', .4, 36, 36, 3., is read as a flat vector: a picture has three"),
         ("wide", "actions reach 500 to 500 .*--network.continuous tanh"),
     ],
 )
@@ -242,6 +245,25 @@ def test_greedy_and_sampled_evaluation(learned):
     assert sampled.success is not None and 0.9 < sampled.success.mean <= 1.0
     with pytest.raises(UserError, match="did not end within 2 steps"):
         clew.evaluate(result.path, episodes=1, max_steps=2)
+
+
+def test_evaluation_on_another_task(learned):
+    """The run's task with other options, or a task that looks the same; nothing else."""
+    path = learned[0].path
+    longer = clew.evaluate(path, episodes=4, env_options={"corridor_length": 6}, max_steps=2000)
+    assert min(longer.per_seed["length"]) > 6
+    same = clew.evaluate(path, episodes=4, env="tmaze", env_options={"corridor_length": 3})
+    assert same.per_seed["length"] == [3.0, 3.0]
+    with pytest.raises(UserError, match=r"do not fit this task: action was .* observation was"):
+        clew.evaluate(path, episodes=1, env="memory_chain")
+    with pytest.raises(UserError, match="unknown option of tmaze 'corridor'"):
+        clew.evaluate(path, episodes=1, env_options={"corridor": 6})
+
+
+@pytest.mark.slow
+def test_evaluation_stays_in_its_kind_of_task(learned):
+    with pytest.raises(UserError, match="one is written in JAX"):
+        clew.evaluate(learned[0].path, episodes=1, env="gymnasium:clew/TMaze-v0")
 
 
 def test_runs_and_scores_are_printed_in_a_few_lines() -> None:

@@ -133,7 +133,7 @@ def heading(found: PeerComparison) -> str:
         f"Width {_listed(plan.widths)}, {_listed(plan.envs)} environments learning, {plan.actors} "
         f"acting; medians of "
         f"{plan.rounds} turns. {machine['cores']} cores of {machine['processor']}, "
-        f"{products_text(found.product_rates)} meanwhile"
+        f"{products_text(found.product_rates)}"
     )
 
 
@@ -228,11 +228,12 @@ def checks_table(found: Sequence[Agreement], versions: dict[str, str]) -> Table:
     columns = ("", "parameters", "in matrices", "outputs", "gradients", "reset", "NaN", "stream")
     note = (
         "outputs, gradients: largest difference from clew's with the same weights, as a fraction "
-        "of the largest number. reset: what follows a start equals a fresh run. NaN: one before a "
-        "start stays out of what follows. stream: acting equals learning. causal: nothing depends "
-        "on what comes later."
+        "of the largest number. reset: after a start the outputs equal those of a fresh run. NaN: "
+        "a NaN before a start does not reach the outputs after it. stream: acting gives the same "
+        "as learning. causal: no output depends on later inputs."
     )
-    return tabulate("peers", "Checked first", (*columns, "causal", "another function"), lines, note)
+    columns += ("causal", "different function")
+    return tabulate("peers", "Checks before timing", columns, lines, note)
 
 
 def peers_ahead(rows: Sequence[Row]) -> list[str]:
@@ -243,7 +244,7 @@ def peers_ahead(rows: Sequence[Row]) -> list[str]:
         if row.times_ours is None or row.times_ours.middle >= 1:
             continue
         where = STEP if row.mode == "act" else f"chunks of {label(point_of(row), rows)}"
-        sure = "" if row.ahead == "peer" else " (undecided: the interval has 1 in it)"
+        sure = "" if row.ahead == "peer" else " (undecided: the interval contains 1)"
         middle, low, high, _ = row.times_ours
         lines.append(
             f"{titles[row.family]}, {where}: {library(row.subject)} takes {middle:.2f} "

@@ -1,7 +1,8 @@
 """The picture of a comparison."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 
 from clew.report.figures import COLOURS, new_figure, number_log_axis
 from comparison.compare import Row
-from comparison.points import label, library, point_of, points
+from comparison.points import Point, label, library, point_of, points
 
 PANELS = {
     "LSTM": ("lstm",),
@@ -41,6 +42,17 @@ LIBRARIES = {
 }
 """Colours."""
 
+MARKERS = {
+    "clew": "o",
+    "sb3-contrib": "s",
+    "mlstm-kernels": "^",
+    "fla": "v",
+    "mambapy": "D",
+    "torchrl-pad": "P",
+    "torchrl-scan": "X",
+}
+"""Marks that tell libraries of one colour apart; the others have a dot."""
+
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     """Writes the picture as a PNG.
@@ -51,7 +63,7 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     learned = [row for row in rows if row.mode == "learn"]
     several = len({(row.envs, row.width) for row in learned}) > 1
     figure = _ratios(learned) if several else _growth(rows)
-    figure.suptitle(title)
+    figure.suptitle(title, wrap=True)
     figure.savefig(path, dpi=100)
 
 
@@ -67,14 +79,14 @@ def _growth(rows: Sequence[Row]) -> Figure:
             found = [r for r in rows if r.family == family and r.mode == "learn"]
             _lines(above, below, found, style)
         above.set_title(name, loc="left")
-        below.set_xlabel("chunk in steps")
+        below.set_xlabel("chunk length (steps)")
         for axes in (above, below):
             _dress(axes, sorted({r.length for r in rows if r.mode == "learn"}))
     panels[0][0].set_ylabel("microseconds per observation\nforward and backward")
-    panels[1][0].set_ylabel("MiB that a call adds")
+    panels[1][0].set_ylabel("MiB added by one call")
     shown = [n for n in LIBRARIES if any(library(r.subject) == n for r in rows)]
-    handles = [Line2D([], [], color=LIBRARIES[n], label=n, marker=_marker(n)) for n in shown]
-    handles.append(Line2D([], [], color="grey", linestyle="--", label="an episode begins within"))
+    handles = [Line2D([], [], label=n, **_look(n)) for n in shown]
+    handles.append(Line2D([], [], color="grey", linestyle="--", label="chunk with episode starts"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
     return figure
 
@@ -83,21 +95,20 @@ def _lines(above: Axes, below: Axes, rows: Sequence[Row], style: str) -> None:
     """One family's subjects, clew's last and so on top."""
     for subject in sorted({r.subject for r in rows}, reverse=True, key=_clew_last):
         mine = sorted((r for r in rows if r.subject == subject), key=lambda r: r.length)
-        name = library(subject)
-        colour, mark = LIBRARIES[name], _marker(name)
+        look: dict[str, Any] = _look(library(subject)) | {"linestyle": style}
         timed = [r for r in mine if r.seconds is not None]
         each = [1e6 / (r.length * r.envs) for r in timed]
         medians = [r.seconds for r in timed if r.seconds is not None]
         lengths = [r.length for r in timed]
         middle = [m.middle * e for m, e in zip(medians, each, strict=True)]
-        above.plot(lengths, middle, color=colour, linestyle=style, marker=mark)
+        above.plot(lengths, middle, **look)
         low = [m.low * e for m, e in zip(medians, each, strict=True)]
         high = [m.high * e for m, e in zip(medians, each, strict=True)]
-        above.fill_between(lengths, low, high, color=colour, alpha=0.2, linewidth=0)
+        above.fill_between(lengths, low, high, color=look["color"], alpha=0.2, linewidth=0)
         sized = [r for r in mine if r.resident_bytes]
         mebibytes = [(r.resident_bytes or 0) / 2**20 for r in sized]
         at = [r.length for r in sized]
-        below.plot(at, mebibytes, color=colour, linestyle=style, marker=mark)
+        below.plot(at, mebibytes, **look)
 
 
 def _dress(axes: Axes, lengths: Sequence[int]) -> None:
@@ -114,8 +125,9 @@ def _clew_last(subject: str) -> bool:
     return library(subject) != "clew"
 
 
-def _marker(name: str) -> str:
-    return "o" if name == "clew" else "."
+def _look(name: str) -> dict[str, Any]:
+    mark = MARKERS.get(name, ".")
+    return {"color": LIBRARIES[name], "marker": mark, "markersize": 6 if mark in "o." else 4}
 
 
 def _ratios(rows: Sequence[Row]) -> Figure:
@@ -124,26 +136,36 @@ def _ratios(rows: Sequence[Row]) -> Figure:
         name: [r for r in rows if r.family in families] for name, families in PANELS.items()
     }
     shown = {name: found for name, found in of_family.items() if found}
-    figure = new_figure(3.4 * len(shown), 1.8 + 0.3 * max(len(points(f)) for f in shown.values()))
-    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
-    for axes, (name, found) in zip(panels, shown.items(), strict=True):
-        places = {point: -place for place, point in enumerate(points(found))}
-        for row in found:
-            times, at = row.times_ours, places[point_of(row)]
-            if times is None:
-                continue
-            colour = LIBRARIES[library(row.subject)]
-            axes.plot([times.low, times.high], [at, at], color=colour, linewidth=1.5)
-            axes.plot(times.middle, at, ".", color=colour)
-        axes.axvline(1.0, color="#000000", linewidth=0.8)
+    places = {point: -place for place, point in enumerate(points(rows))}
+    columns = min(4, len(shown))
+    lines = -(-len(shown) // columns)
+    figure = new_figure(3.4 * columns, 1.0 + lines * (0.8 + 0.3 * len(places)))
+    panels = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+    for axes, (name, found) in zip(panels, shown.items(), strict=False):
+        _ratios_panel(axes, found, places)
         axes.set_xscale("log")
         number_log_axis(axes.xaxis)
-        axes.set_yticks(list(places.values()), [label(point, found) for point in places])
+        axes.set_yticks(list(places.values()), [label(point, rows) for point in places])
         axes.set_title(name, loc="left")
-        axes.set_xlabel("its time by clew's")
+        axes.set_xlabel("its time / clew's time")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    panels[0].set_ylabel("steps x environments")
     names = [n for n in LIBRARIES if any(library(r.subject) == n for r in rows) and n != "clew"]
-    handles = [Line2D([], [], color=LIBRARIES[n], label=n, marker=".") for n in names]
+    handles = [Line2D([], [], label=n, **_look(n)) for n in names]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
     return figure
+
+
+def _ratios_panel(axes: Axes, rows: Sequence[Row], places: Mapping[Point, int]) -> None:
+    """Each peer's ratios, slightly below those of the peer before it."""
+    timed = [(row, row.times_ours) for row in rows if row.times_ours]
+    peers = list(dict.fromkeys(library(row.subject) for row, _ in timed))
+    for row, times in timed:
+        name = library(row.subject)
+        at = places[point_of(row)] + 0.15 * ((len(peers) - 1) / 2 - peers.index(name))
+        axes.plot([times.low, times.high], [at, at], color=LIBRARIES[name], linewidth=1.5)
+        axes.plot(times.middle, at, **_look(name))
+    axes.axvline(1.0, color="#000000", linewidth=0.8)

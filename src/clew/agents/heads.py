@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from clew.agents.distributions import Categorical, Distribution
+from clew.agents.distributions import Categorical, Distribution, Gaussian
 from clew.agents.distributions.discrete import FORBIDDEN
 from clew.errors import UserError
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
@@ -43,6 +43,21 @@ def preferences(outputs: Outputs) -> Float[Array, "*lead actions"]:
     Unlike the logits of an epsilon-greedy policy, they vary smoothly with the observations.
     """
     return outputs.logits if outputs.action_values is None else outputs.action_values
+
+
+def named_preferences(
+    distribution: Distribution, outputs: Outputs, mask: Bool[Array, "*lead actions"] | None = None
+) -> dict[str, Float[Array, "*lead actions"]]:
+    """The action values, or the distribution's parameters by their usual names.
+
+    Those of actions that the mask forbids are -infinity.
+    """
+    if isinstance(distribution, Gaussian):
+        mean, log_std = distribution.mean_and_log_std(outputs.logits)
+        return {"mean": mean, "log_std": log_std}
+    numbers = preferences(outputs)
+    numbers = numbers if mask is None else jnp.where(mask, numbers, -jnp.inf)
+    return {"logits" if outputs.action_values is None else "action_values": numbers}
 
 
 class Clock(NamedTuple):

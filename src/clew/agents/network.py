@@ -169,14 +169,8 @@ class Agent(eqx.Module):
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Outputs]:
         """Reads a chunk of observations: final state, outputs at every time."""
-        return self.unroll_with_metrics(state, observations, starts)[:2]
-
-    def unroll_with_metrics(
-        self, state: State, observations: Observation, starts: Bool[Array, " time"]
-    ) -> tuple[State, Outputs, dict[str, Array]]:
-        """`unroll`, and the memory's metrics at every observation."""
-        mask = self.read_mask(observations)
-        return self.unroll_encoded(state, self.encoder(observations), starts, mask)
+        zs, mask = self.encoder(observations), self.read_mask(observations)
+        return self.unroll_encoded(state, zs, starts, mask)[:2]
 
     def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
         """Which actions are allowed, on any leading axes; None where all are always allowed."""
@@ -189,7 +183,7 @@ class Agent(eqx.Module):
         starts: Bool[Array, " time"],
         mask: Bool[Array, "time actions"] | None = None,
     ) -> tuple[State, Outputs, dict[str, Array]]:
-        """`unroll_with_metrics` on encoded observations and their action masks.
+        """`unroll` on encoded observations and their action masks, and the memory's metrics.
 
         Callers with many environments encode all their observations in one call, which for pictures
         is faster than one call per environment.

@@ -138,20 +138,14 @@ def reread(agent: Agent, trajectory: Trajectory) -> Reading:
 
 
 def read(
-    agent: Agent,
-    state0: State,
-    observation: Observation,
-    start: Bool[Array, "time batch"],
+    agent: Agent, state0: State, observation: Observation, start: Bool[Array, "time batch"]
 ) -> Reading:
     """The network's outputs for a chunk, starting from the given states."""
     return shard_batch(_read, (None, 0, 1, 1), 1)(agent, state0, observation, start)
 
 
 def states_after(
-    agent: Agent,
-    state0: State,
-    observation: Observation,
-    start: Bool[Array, "time batch"],
+    agent: Agent, state0: State, observation: Observation, start: Bool[Array, "time batch"]
 ) -> State:
     """The memory's states after a chunk, starting from the given states."""
 

@@ -1,7 +1,7 @@
 """`clew evaluate`: scores a run's agents on fresh episodes."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import log, print_json, print_table
@@ -19,6 +19,11 @@ class EvaluateCommand(RunOptions):
     """Episodes for every seed."""
     max_steps: int = 100_000
     """Most steps of an episode; a longer one ends the evaluation with an error."""
+    env: str = ""
+    """Another task than the run's, with the same observations and actions; its options are
+    --env-options. The run's wrappers apply."""
+    env_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the task that differ from the run's: to test in a longer corridor, for example."""
     actions: Literal["both", "greedy", "sampled"] = "both"
     """How actions are chosen."""
     json: bool = False
@@ -39,6 +44,8 @@ def main(args: list[str]) -> int:
             seed=command.seed,
             max_steps=command.max_steps,
             checkpoint=command.checkpoint,
+            env=command.env,
+            env_options=command.env_options,
             trust=command.trust,
             log=log,
         )
@@ -53,9 +60,17 @@ def main(args: list[str]) -> int:
     print_table(
         f"{command.run}: {counted(seeds, 'agent')} trained for {first.steps:,} steps"
         f"{' at most' if seeds > 1 and command.checkpoint.startswith('best') else ''}, "
-        f"{counted(command.episodes, 'episode')}{' each' if seeds > 1 else ''}",
+        f"{counted(command.episodes, 'episode')}{' each' if seeds > 1 else ''}"
+        f"{_elsewhere(command)}",
         ["", *results],
         rows,
         first.note,
     )
     return 0
+
+
+def _elsewhere(command: EvaluateCommand) -> str:
+    """The task that was played, if it is not the run's."""
+    options = [f"{name}={value}" for name, value in command.env_options.items()]
+    found = " ".join([command.env, *options]).strip()
+    return f", with {found}" if found else ""

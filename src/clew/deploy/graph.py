@@ -15,9 +15,6 @@ import numpy as np
 from clew.deploy import runner
 from clew.errors import UserError
 
-MOST_NODES = 50_000
-"""Most operations of a graph; more would come from a loop with too many rounds."""
-
 
 @dataclass(frozen=True, eq=False)
 class Const:
@@ -136,8 +133,8 @@ class GraphBuilder:
             return unchanged
         key = (op, *(value.name for value in values), repr(sorted(attributes.items())))
         if key not in self._same:
-            if len(self._nodes) == MOST_NODES:
-                raise UserError(f"an export has at most {MOST_NODES:,} operations")
+            if len(self._nodes) == runner.MOST_NODES:  # from a loop with too many rounds
+                raise UserError(f"an export has at most {runner.MOST_NODES:,} operations")
             out = Ref(f"v{len(self._nodes)}", made.shape[1:], made.dtype)
             self._same[key] = out
             self._nodes[out.name] = Node(op, values, attributes, out)

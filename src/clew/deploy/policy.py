@@ -15,8 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
-from clew.agents.distributions import Distribution, Gaussian
-from clew.agents.heads import Outputs, preferences
+from clew.agents.heads import named_preferences, preferences
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.spaces import Leaf, adapt_observation, category_counts
 from clew.bridges.gymnasium.wrappers import EPSILON
@@ -130,10 +129,8 @@ class PolicyStep:
         agent = eqx.combine(params, self._static)
         state, answer = agent.step(state, self._seen(inputs), inputs["start"])
         numbers = preferences(answer)
-        shown = _named_preferences(agent.distribution, answer)
-        if self._masks is not None:  # so that no number is as low as those of forbidden actions
-            allowed = inputs[self._mask_name]
-            shown = {name: jnp.where(allowed, numbers, -jnp.inf) for name in shown}
+        allowed = None if self._masks is None else inputs[self._mask_name]
+        shown = named_preferences(agent.distribution, answer, allowed)
         outputs = {"action": self.action(numbers), **shown}
         return state, outputs | ({"value": answer.value} if self._value else {})
 
@@ -310,13 +307,3 @@ def _adapted(leaf: Leaf, x: Array) -> Array:
     """An observation in the form of the agent's training environments."""
     x = x.reshape(leaf.shape)
     return x if leaf.offset is None else x - jnp.asarray(leaf.offset, x.dtype)
-
-
-def _named_preferences(distribution: Distribution, answer: Outputs) -> dict[str, Array]:
-    """The distribution's parameters, by their usual names."""
-    if answer.action_values is not None:
-        return {"action_values": answer.action_values}
-    if isinstance(distribution, Gaussian):
-        mean, log_std = distribution.mean_and_log_std(answer.logits)
-        return {"mean": mean, "log_std": log_std}
-    return {"logits": answer.logits}

@@ -302,8 +302,8 @@ def _widened(low: "Lowering", equation: Any, values: list[Value]) -> list[Value]
     return [low.emit("cast", x, dtype=dtype.name) for x in values] if wider else values
 
 
-def _free(value: Value, *taken: Sequence[int]) -> list[int]:
-    return [i for i in range(len(value.shape)) if i not in itertools.chain(*taken)]
+def _free(shape: Sequence[int], *taken: Sequence[int]) -> list[int]:
+    return [i for i in range(len(shape)) if i not in itertools.chain(*taken)]
 
 
 def _sizes(value: Value, axes: Sequence[int]) -> list[int]:
@@ -314,7 +314,7 @@ def _times_matrix(
     low: "Lowering", x: Value, matrix: Value, x_sum: Sequence[int], matrix_sum: Sequence[int]
 ) -> Value:
     """The free axes of x, then those of a known matrix."""
-    x_free, free = _free(x, x_sum), _free(matrix, matrix_sum)
+    x_free, free = _free(x.shape, x_sum), _free(matrix.shape, matrix_sum)
     rows, columns = _sizes(x, x_free), _sizes(matrix, free)
     inner = math.prod(_sizes(x, x_sum))
     x = low.reshape(low.transpose(x, [*x_free, *x_sum]), [*rows, inner])
@@ -326,7 +326,8 @@ def _times_matrix(
 def _batched_dot(low: "Lowering", left: Value, right: Value, numbers: Any) -> Value:
     """The shared axes, then the free ones of both operands."""
     (left_sum, right_sum), (left_batch, right_batch) = numbers
-    left_free, right_free = _free(left, left_sum, left_batch), _free(right, right_sum, right_batch)
+    left_free = _free(left.shape, left_sum, left_batch)
+    right_free = _free(right.shape, right_sum, right_batch)
     batch, inner = _sizes(left, left_batch), math.prod(_sizes(left, left_sum))
     rows, columns = _sizes(left, left_free), _sizes(right, right_free)
     left = low.transpose(left, [*left_batch, *left_free, *left_sum])
@@ -413,13 +414,13 @@ def _scatter(op: str, low: "Lowering", equation: Any, values: list[Value]) -> Va
     if math.prod(lead) > MOST_ROUNDS:
         raise low.unknown(equation)
     axes = d.scatter_dims_to_operand_dims
-    rows = _free(updates, d.update_window_dims)
+    rows = _free(updates.shape, d.update_window_dims)
     order = [*rows, *d.update_window_dims]
     count = math.prod(lead)
     moved = low.transpose(updates, order)
     windows = low.reshape(moved, [count, *moved.shape[len(rows) :]])
     numbers = low.reshape(indices, [count, len(axes)])
-    kept = _free(x, d.inserted_window_dims, d.operand_batching_dims)
+    kept = _free(x.shape, d.inserted_window_dims, d.operand_batching_dims)
     shared = list(zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True))
     clip = equation.params["mode"] == jax.lax.GatherScatterMode.CLIP
     join = (lambda old, new: new) if op == "set" else partial(low.elementwise, op)
@@ -446,7 +447,7 @@ def _gather(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     indices = _index(low, indices)
     d, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.outvars[0].aval.shape
-    (axis, *others), rest = d.start_index_map, _free(x, d.start_index_map[:1])
+    (axis, *others), rest = d.start_index_map, _free(x.shape, d.start_index_map[:1])
     whole = all(sizes[i] == x.shape[i] for i in rest) and sizes[axis] == 1
     if others or not whole or d.operand_batching_dims:
         found = _gather_any(low, x, indices, d, sizes, shape)
@@ -454,7 +455,7 @@ def _gather(low: "Lowering", equation: Any, values: list[Value]) -> Value:
         index = low.reshape(indices, [math.prod(indices.shape)])
         rows = low.take(x, low.clipped(index, x.shape[axis] - 1), axis)
         first = low.transpose(rows, [axis, *rest])
-        lead = _free_of(len(shape), d.offset_dims)
+        lead = _free(shape, d.offset_dims)
         wanted = [*lead, *d.offset_dims]
         split = low.reshape(first, [shape[i] for i in wanted])
         found = low.transpose(split, np.argsort(wanted))
@@ -463,20 +464,16 @@ def _gather(low: "Lowering", equation: Any, values: list[Value]) -> Value:
     return _filled(low, equation, found, x, indices)
 
 
-def _free_of(rank: int, taken: Sequence[int]) -> list[int]:
-    return [i for i in range(rank) if i not in taken]
-
-
 def _gather_any(
     low: "Lowering", x: Value, indices: Value, d: Any, sizes: Sequence[int], shape: Sequence[int]
 ) -> Value:
     """Gathers every number of the result by its place in the flat operand."""
     strides = [math.prod(x.shape[i + 1 :]) for i in range(len(x.shape))]
-    lead, axes = _free_of(len(shape), d.offset_dims), list(d.start_index_map)
+    lead, axes = _free(shape, d.offset_dims), list(d.start_index_map)
     gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
     grid = np.indices(shape, dtype=np.int32)
     place = np.zeros(shape, np.int32)
-    for axis, out in zip(_free(x, gone), d.offset_dims, strict=True):
+    for axis, out in zip(_free(x.shape, gone), d.offset_dims, strict=True):
         place = place + strides[axis] * grid[out]
     for axis, batch in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True):
         place = place + strides[axis] * grid[lead[batch]]

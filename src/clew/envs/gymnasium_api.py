@@ -36,7 +36,7 @@ _stepping_processes: set[int] = set()
 
 
 class JaxTaskEnv(gymnasium.Env[Any, Any]):
-    """A task of `clew.envs.ENVS` as a Gymnasium environment, compiled for the CPU.
+    """A task in JAX as a Gymnasium environment, compiled for the CPU.
 
     `info` has the task's metrics of the episode so far, the current action mask where the task
     masks actions ("action_mask", int8), and the random draw of the episode (`Environment.draw`),
@@ -49,10 +49,11 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
     episode when it opens.
 
     Args:
-        task: a key of `ENVS`.
+        task: a key of `ENVS`, or a task that is already made, such as one of `clew.make_env`, which
+            also makes those of gymnax, XLand-MiniGrid, Craftax, Brax and Jumanji.
         render_mode: None, "ansi" for the task's lines of text, or "rgb_array" for its pictures; a
             task without pictures does not declare that mode and takes it for None.
-        options: of the task.
+        options: of the task; none for one that is already made.
 
     Raises:
         UserError: impossible settings, options or actions; or the process was forked from one that
@@ -62,13 +63,10 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": 10, "trials": True}
 
-    def __init__(self, task: str, render_mode: str | None = None, **options: Any):
+    def __init__(self, task: str | Environment, render_mode: str | None = None, **options: Any):
         require_render_mode(render_mode)
-        self.name, self.render_mode = task, render_mode
-        if task not in ENVS:
-            raise unknown_name("task", task, ENVS)
-        check_call(task, ENVS[task], **options)
-        self.task = ENVS[task](**options)
+        self.name = task if isinstance(task, str) else type(task).__name__
+        self.task, self.render_mode = _made(task, options), render_mode
         if type(self.task).render_image is Environment.render_image:
             self.metadata = {**self.metadata, "render_modes": ["ansi"]}
             self.render_mode = None if render_mode == "rgb_array" else render_mode
@@ -173,6 +171,18 @@ class JaxTaskEnv(gymnasium.Env[Any, Any]):
             mask = self._program.action_mask(self._words, np.uint32(self._time))
             info[MASK] = np.array(mask, np.int8)
         return info
+
+
+def _made(task: str | Environment, options: dict[str, Any]) -> Environment:
+    """A task by its name, or as it is given."""
+    if isinstance(task, Environment):
+        if options:
+            raise UserError(f"a task that is already made takes no options, got {options}")
+        return task
+    if task not in ENVS:
+        raise unknown_name("task", task, ENVS)
+    check_call(task, ENVS[task], **options)
+    return ENVS[task](**options)
 
 
 def _on_processor(call: np.ndarray) -> Any:

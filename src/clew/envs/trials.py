@@ -12,15 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from clew.envs.base import (
-    Environment,
-    EnvState,
-    Metrics,
-    Observation,
-    Transition,
-    Wrapper,
-    choose,
-)
+from clew.envs.base import Environment, EnvState, Metrics, Observation, Transition, Wrapper, choose
 from clew.errors import UserError, require_at_least
 
 MOST_GROUPS = 10
@@ -149,7 +141,6 @@ class Trials(Wrapper):
         return state.env
 
     def trial_goes_on(self, state: TrialState) -> Bool[Array, ""]:
-        """Whether the last step ended an episode of the trial, and the next one is open."""
         return state.ended
 
     def _place(self, episode: Int[Array, ""]) -> Float[Array, " groups"]:

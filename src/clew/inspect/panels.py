@@ -150,10 +150,13 @@ def _gates(found: Inspection, axes: Axes) -> None:
         )  # fmt: skip
     axes.set_xlabel("step")
     axes.set_ylabel("mean over units")
+    named = len(shown) <= 12
     if all(traced.mean.max() <= 1 for _, traced in shown):
-        axes.set_ylim(-0.03, 1.03)
-    if len(shown) <= 12:
-        _legend(axes, "best", columns=2)
+        rows = (len(shown) + 1) // 2 if named else 0
+        axes.set_ylim(-0.03, 1.03 + 0.13 * rows)  # the legend is above the lines
+        axes.set_yticks(np.arange(6) / 5)
+    if named:
+        _legend(axes, "upper center", columns=2)
 
 
 def _compare_lags(several: Sequence[Inspection], way: str, axes: Axes) -> None:
@@ -190,7 +193,7 @@ def _majority(axes: Axes, found: Inspection) -> None:
     if found.probes and found.probes[0].steps:
         probe = found.probes[0]
         faint: dict[str, Any] = dict(color="0.4", linestyle=(0, (4, 3)), linewidth=1.1)
-        axes.plot(probe.steps, probe.majority, label="commonest class", **faint)
+        axes.plot(probe.steps, probe.majority, label="most common class", **faint)
     axes.set_ylim(0, 1.05)
     axes.set_xlabel("step of the episode")
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from clew.agents.distributions import Distribution
 from clew.agents.encoders import Dense
+from clew.agents.heads import named_preferences
 from clew.agents.network import Agent
 from clew.agents.trajectory import empty_memories
 from clew.bridges.gymnasium.masks import ActionMasks
@@ -271,6 +272,7 @@ class Policy:
             key=keys,
             noise=keys,
         )
+        self._outputs: dict[str, Array] | None = None
 
     def __call__(
         self,
@@ -305,7 +307,7 @@ class Policy:
         rewards = None if reward is None else self._each("reward", reward)
         ends = self._each("ended", ended).astype(bool)
         x = self._read(observation, starts, rewards, ends, action_mask)
-        state, chosen = _choose(
+        state, chosen, self._outputs = _choose(
             self._agent, self._state, x, jnp.asarray(starts), greedy=self._greedy
         )
         self._state = state._replace(action=np.asarray(chosen), fresh=np.zeros_like(starts))
@@ -316,6 +318,18 @@ class Policy:
             return actions
         action = np.asarray(actions[0])
         return int(action) if action.ndim == 0 and action.dtype.kind in "iub" else action
+
+    @property
+    def outputs(self) -> dict[str, np.ndarray] | None:
+        """The network's outputs for the last observation, by name; None before the first.
+
+        They are the parameters of the distribution over actions (`logits`, or `mean` and `log_std`)
+        or `action_values`, as in an export, and `value`. The first axis is the environments, also
+        if there is one.
+        """
+        if self._outputs is None:
+            return None
+        return {name: np.asarray(x) for name, x in self._outputs.items()}
 
     @property
     def state(self) -> PolicyState:
@@ -474,18 +488,25 @@ def _choose(
     starts: Bool[Array, " batch"],
     *,
     greedy: bool,
-) -> tuple[PolicyState, Array]:
-    """The state after observations [B, ...], with unchanged `action` and `fresh`, and actions."""
+) -> tuple[PolicyState, Array, dict[str, Array]]:
+    """The state after observations [B, ...], with unchanged `action` and `fresh`; the actions; and
+    the network's outputs by name.
+    """
+    distribution = agent.distribution
 
-    def one(state: PolicyState, x: PyTree[Array], start: Array) -> tuple[PolicyState, Array]:
+    def one(
+        state: PolicyState, x: PyTree[Array], start: Array
+    ) -> tuple[PolicyState, Array, dict[str, Array]]:
         memory, outputs = agent.step(state.memory, x, start)
         time = jnp.where(start, 0, state.time + 1)
-        anew = agent.distribution.noise_time(time) == time
+        anew = distribution.noise_time(time) == time
         own = jax.random.wrap_key_data(jnp.asarray(state.key))
         later, now = map(_data, jax.random.split(own))
         key, noise = jnp.where(anew, later, state.key), jnp.where(anew, now, state.noise)
         drawn = jax.random.wrap_key_data(noise)
         after = state._replace(memory=memory, time=time, key=key, noise=noise)
-        return after, agent.distribution.choose(outputs.logits, drawn, greedy=greedy)
+        action = distribution.choose(outputs.logits, drawn, greedy=greedy)
+        shown = named_preferences(distribution, outputs, agent.read_mask(x))
+        return after, action, shown | {"value": outputs.value}
 
     return jax.vmap(one)(state, x, starts)

@@ -19,7 +19,7 @@ from clew.run.progress import Progress
 from clew.stats import Interval, wilson_interval
 
 CORRIDOR = 20
-LABELS = {"arelit": "AReLiT, a memory", "none": "no memory"}
+LABELS = {"arelit": "AReLiT (a memory)", "none": "no memory"}
 PICTURE = "demo.png"
 
 
@@ -83,17 +83,17 @@ def draw(rows: Runs) -> Figure:
     draw_curves(curves, rows, "success")
     guess = dict(color="0.4", linestyle=(0, (4, 3)), linewidth=1.2, zorder=0)
     curves.axhline(0.5, label="guessing", **guess)
-    curves.set_ylabel("turned the right way", fontsize=11)
+    curves.set_ylabel("correct turns", fontsize=11)
     curves.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     curves.legend(loc="lower right", frameon=False, fontsize=11, bbox_to_anchor=(1.0, 0.04))
     seeds = len(next(iter(rows.values()))[-1]["episodes"])
     curves.set_title(
-        f"thick: mean of {seeds} agents, thin: each; at 0% it does not reach the junction",
+        f"thick: mean of {seeds} agents; thin: each agent; 0%: the junction is never reached",
         loc="left",
         fontsize=9,
         color="0.4",
     )
-    figure.suptitle("Only an agent with memory turns the way the cue said", fontsize=14)
+    figure.suptitle("Only an agent with a memory turns the way the cue showed", fontsize=14)
     return figure
 
 
@@ -105,14 +105,14 @@ def draw_maze(axes: Axes) -> None:
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor="0.96", edgecolor="0.75", linewidth=0.8))
     axes.add_patch(Rectangle((0, 0), 1, 1, facecolor=blue, edgecolor="none"))
     axes.text(0.5, 0.46, "↑", color="white", ha="center", va="center", fontsize=13, weight="bold")
-    axes.text(0, 1.35, "the cue says up or down, here and never again", color=blue, fontsize=10.5)
+    axes.text(0, 1.35, "the cue, up or down, is shown only here", color=blue, fontsize=10.5)
     walk = FancyArrowPatch((1.4, 0.5), (end - 0.3, 0.5), arrowstyle="->", mutation_scale=14)
     walk.set(color="0.45", linewidth=1.3)
     axes.add_patch(walk)
-    axes.text((CORRIDOR + 1) / 2, -0.85, f"{end} steps of corridor", color="0.35", ha="center")
+    axes.text((CORRIDOR + 1) / 2, -0.85, f"a corridor of {end} steps", color="0.35", ha="center")
     axes.text(end + 0.5, 0.46, "?", ha="center", va="center", fontsize=13, weight="bold")
-    axes.text(end + 1.3, 1.35, "right way: +4", va="center", color=blue, fontsize=10.5)
-    axes.text(end + 1.3, -0.55, "wrong way: -1", va="center", color=orange, fontsize=10.5)
+    axes.text(end + 1.3, 1.35, "correct: +4", va="center", color=blue, fontsize=10.5)
+    axes.text(end + 1.3, -0.55, "wrong: \N{MINUS SIGN}1", va="center", color=orange, fontsize=10.5)
     axes.set_xlim(-0.2, CORRIDOR + 5)
     axes.set_ylim(-1.25, 2.35)
     axes.set_aspect("equal")

@@ -89,7 +89,6 @@ class ApproximateLinearAttention(Mixer):
     states_at_once: ClassVar[int] = 256
 
     def init_state(self) -> AReLiTState:
-        """Zero vectors."""
         f, waves = self.features, self.waves(self.r)
         vectors, dtype = len(waves.weights), f.inputs.weight.dtype
         rows = vectors + (0 if waves.constant else 1)

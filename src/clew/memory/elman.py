@@ -13,13 +13,7 @@ from clew.memory.base import State
 from clew.memory.kernels import Backend
 from clew.memory.kernels.cells import CellKernel
 from clew.memory.parts.blocks import Init, Linear
-from clew.memory.parts.cells import (
-    AbstractCell,
-    CellOptions,
-    CellStack,
-    draw_products,
-    make_cells,
-)
+from clew.memory.parts.cells import AbstractCell, CellOptions, CellStack, draw_products, make_cells
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
 
@@ -37,13 +31,7 @@ class ElmanCell(AbstractCell):
     kernel: ClassVar[CellKernel | None] = None
 
     def __init__(
-        self,
-        input_size: int,
-        size: int,
-        *,
-        key: PRNGKeyArray,
-        init: Init,
-        activation: Activation,
+        self, input_size: int, size: int, *, key: PRNGKeyArray, init: Init, activation: Activation
     ):
         require_choice("activation", activation, ("tanh", "relu"))
         drawn = draw_products(1, input_size, size, key=key, init=init, init_per="product")

@@ -65,10 +65,7 @@ class GRUCell(AbstractCell):
         return jnp.pad(self.recurrent_bias, (3 * self.size - len(self.recurrent_bias), 0))
 
     def step(
-        self,
-        state: Float[Array, " size"],
-        xw: Float[Array, " gates"],
-        hu: Float[Array, " gates"],
+        self, state: Float[Array, " size"], xw: Float[Array, " gates"], hu: Float[Array, " gates"]
     ) -> Float[Array, " size"]:
         """h_t from h = h_{t-1}, xw = x_t W + b and hu = h U + c."""
         h = state

@@ -8,9 +8,9 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from clew.errors import DEEPEST, UserError, check_call, one_line, require_at_least, unknown_name
-from clew.memory.parts.blocks import Init, Linear, with_drawn_bias
+from clew.memory.parts.blocks import Init, Linear, check_sizes, with_drawn_bias
 from clew.memory.parts.layer import Layer
-from clew.memory.parts.stack import LayerStack, check_sizes
+from clew.memory.parts.stack import LayerStack
 from clew.memory.transformer_xl import TransformerXL
 
 ATTENTION = "attention"

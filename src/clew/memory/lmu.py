@@ -58,14 +58,7 @@ class LMUCell(StackedCell):
     theta: int = eqx.field(static=True)
 
     def __init__(
-        self,
-        input_size: int,
-        size: int,
-        *,
-        key: PRNGKeyArray,
-        init: Init,
-        order: int,
-        theta: int,
+        self, input_size: int, size: int, *, key: PRNGKeyArray, init: Init, order: int, theta: int
     ):
         require_at_least("order", order, 1, MOST_PARTS)
         require_at_least("theta", theta, 1)
@@ -88,7 +81,6 @@ class LMUCell(StackedCell):
         return jnp.zeros(size, dtype), jnp.zeros(order, dtype)
 
     def output(self, state: LMUState) -> Float[Array, " size"]:
-        """The h of (h, m)."""
         return state[0]
 
     def advance(self, state: LMUState, x: Float[Array, " in"]) -> LMUState:

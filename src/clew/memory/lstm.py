@@ -77,14 +77,10 @@ class LSTMCell(AbstractCell):
         return self.recurrent_bias
 
     def output(self, state: tuple[Array, Array]) -> Float[Array, " size"]:
-        """The h of (c, h)."""
         return state[1]
 
     def step(
-        self,
-        state: tuple[Array, Array],
-        xw: Float[Array, " gates"],
-        hu: Float[Array, " gates"],
+        self, state: tuple[Array, Array], xw: Float[Array, " gates"], hu: Float[Array, " gates"]
     ) -> tuple[Array, Array]:
         """(c_t, h_t) from (c_{t-1}, h_{t-1}), xw = x_t W + b and hu = h_{t-1} U."""
         c, _ = state

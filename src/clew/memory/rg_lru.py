@@ -7,13 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import (
-    LARGEST_SIZE,
-    MOST_PARTS,
-    UserError,
-    require_at_least,
-    require_fraction,
-)
+from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, require_fraction
 from clew.memory.base import select
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, like
@@ -88,7 +82,12 @@ class GriffinMixer(Mixer):
     ):
         inner = size if inner_size is None else inner_size
         require_at_least("inner_size", inner, 1, LARGEST_SIZE)
-        _check_blocks(inner, num_blocks)
+        require_at_least("num_blocks", num_blocks, 1, MOST_PARTS)
+        if inner % num_blocks:
+            raise UserError(
+                f"num_blocks must divide inner_size, got num_blocks {num_blocks} and inner_size "
+                f"{inner}"
+            )
         require_at_least("conv", conv, 0)
         keys = jax.random.split(key, 5)
         self.norm = LayerNorm(size)
@@ -160,14 +159,6 @@ class GriffinMixer(Mixer):
         some = square > jnp.finfo(square.dtype).tiny
         root = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
         return (jnp.exp(log_keep), root * opened * u), of_outputs
-
-
-def _check_blocks(inner: int, num_blocks: int) -> None:
-    require_at_least("num_blocks", num_blocks, 1, MOST_PARTS)
-    if inner % num_blocks:
-        raise UserError(
-            f"num_blocks must divide inner_size, got num_blocks {num_blocks} and inner_size {inner}"
-        )
 
 
 def _initial_decay(

@@ -3,15 +3,18 @@
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -33,6 +36,8 @@ SMALL = 8.0
 GRID = "#e6e6e6"
 FADED = "#808080"
 """The colour of floors and of published numbers in every panel."""
+DARK, LIGHT = "#111111", "#fefefe"
+"""Text on coloured cells, which stays as it is in a dark page."""
 
 _INK = {"#000000": "currentColor", "#ffffff": "var(--card)", GRID: "var(--line)"}
 """Colours that a page replaces by its theme's, light or dark."""
@@ -78,6 +83,35 @@ def plain(name: str) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", printable(name))
 
 
+def draw_cells(
+    axes: Axes,
+    values: Float[np.ndarray, "rows columns"],
+    shades: Float[np.ndarray, "rows columns"],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> AxesImage:
+    """Draws a heat map with a number in each cell, the first row at the top.
+
+    Args:
+        axes: an empty panel.
+        values: the numbers; NaN leaves its cell empty.
+        shades: the colours of the cells, from 0 to 1.
+        rows: labels.
+        columns: labels.
+
+    Returns:
+        The picture, for a colour bar.
+    """
+    picture = axes.imshow(shades, vmin=0, vmax=1, aspect="auto")
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_xticks(range(len(columns)), columns)
+    for y, x in np.argwhere(~np.isnan(values)):
+        colour = DARK if shades[y, x] > 0.6 else LIGHT
+        text = f"{values[y, x]:.2f}"
+        axes.text(x, y, text, ha="center", va="center", color=colour, fontsize=7)
+    return picture
+
+
 def number_log_axis(axis: Axis) -> None:
     """Labels a logarithmic axis with 1, 2, 5, 10 and so on."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -85,13 +119,13 @@ def number_log_axis(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path, style: Callable[[Figure], Figure] = tidy) -> Path:
     """Writes the figure atomically, as PNG unless the path ends in `VECTOR`; returns the path."""
     path = Path(path)
     kind = path.suffix[1:] if path.suffix in VECTOR else "png"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
-    tidy(figure).savefig(drawn, dpi=150, format=kind)
+    style(figure).savefig(drawn, dpi=150, format=kind)
     write_file(path, [drawn.getbuffer()])
     return path
 
@@ -154,9 +188,9 @@ def save_chart(chart: Chart, styles: Styles, folder: Path) -> Path:
         handles = legend_handles(chart.models, styles)
         figure.legend(handles=handles, loc="outside lower center", ncols=ncols, frameon=False)
     figure.suptitle(chart.title, fontsize=12, wrap=True)
-    path = save(figure, folder / f"{chart.name}.png")
+    path = save(figure, folder / f"{chart.name}.png", tidy_small)
     figure.set_layout_engine("none")  # the layout is final, and computing it again is slow
-    text = _svg(tidy_small(figure), chart.name)
+    text = _svg(figure, chart.name)
     write_file(folder / f"{chart.name}.svg", [text.encode()])
     return path
 

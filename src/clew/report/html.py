@@ -110,7 +110,7 @@ def _chart(chart: Chart, names: dict[str, str]) -> str:
         f"{panel_svg(panel, chart.size, f'{chart.name}-{index}-')}</figure>"
         for index, panel in enumerate(chart.panels)
     )
-    width = 330 if chart.columns > 2 else 420
+    width = {1: 900, 2: 420}.get(chart.columns, 330)
     return (
         f'<section class="block"><h4>{escape(chart.title)}</h4>'
         f'<p class="note">{escape(chart.caption)}</p>{legend}'

@@ -136,7 +136,8 @@ class Best:
         if self._changed and self.complete:
             newest = max(score.update for score in self.scores)
             meta: dict[str, Any] = {"update": newest, _SEEDS: self.scores} | identity.meta()
-            checkpoint.save_best(folder, self._leaves, meta, machine.versions())
+            path = folder / checkpoint.BEST
+            checkpoint.save_agents(path, self._leaves, meta, machine.versions())
             self._changed = False
 
 

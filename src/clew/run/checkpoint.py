@@ -12,7 +12,8 @@ All integers are little-endian:
 
 A replay buffer may be large, and only a resumed run needs it. It is a file of the same format
 beside the checkpoint, "update-N.replay", whose digest is in the checkpoint's header. The best
-agents so far are another file of that format, "best.clew" (see `clew.run.best`).
+agents so far are another file of that format, "best.clew" (see `clew.run.best`), and so are agents
+that were saved under a name (see `clew.run.save`).
 """
 
 import contextlib
@@ -42,6 +43,8 @@ FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 KEEP = 3
 BEST = "best.clew"
+UNUSABLE = "unusable-"
+"""Prefix of files that were set aside."""
 REPLAY = "replay"
 """Key in the meta values of a checkpoint: the digest of its replay file, if it has one."""
 _AXES = 16
@@ -134,12 +137,12 @@ def save(
     return path
 
 
-def save_best(
-    folder: Path, leaves: Mapping[str, Any], meta: dict[str, Any], versions: dict[str, str]
+def save_agents(
+    path: Path, leaves: Mapping[str, Any], meta: dict[str, Any], versions: dict[str, str]
 ) -> None:
-    """Replaces the file of the best agents; the arguments are those of `save`."""
-    with _written(folder / BEST):
-        write_file(folder / BEST, encode(leaves, meta, versions))
+    """Writes or replaces a file with agents alone; the other arguments are those of `save`."""
+    with _written(path):
+        write_file(path, encode(leaves, meta, versions))
 
 
 @contextlib.contextmanager
@@ -284,7 +287,7 @@ def load_newest(
 def set_aside(paths: list[Path]) -> None:
     """Renames unusable checkpoints, so that they are neither read again nor counted as kept."""
     for path in paths:
-        os.replace(path, path.with_name(f"unusable-{path.name}"))
+        os.replace(path, path.with_name(f"{UNUSABLE}{path.name}"))
 
 
 def _replay_of(path: Path) -> Path:

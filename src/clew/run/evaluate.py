@@ -1,18 +1,22 @@
 """Loads and evaluates a trained run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from clew.agents.network import Agent
-from clew.errors import counted, require_episodes
+from clew.errors import UserError, counted, require_episodes
 from clew.interact.episodes import metrics_of_all
+from clew.interact.task import Task
 from clew.run import machine
-from clew.run.load import load_agent, load_run
+from clew.run.build import make_task
+from clew.run.load import LoadedRun, load_agent, load_run
 from clew.run.progress import EpisodeLines
+from clew.run.spaces import changed_spaces, recorded_spaces
 from clew.stats import Interval, bootstrap_interval, wilson_interval
 from clew.stats.intervals import over_seeds
 
@@ -90,6 +94,8 @@ def evaluate(
     seed: int = 0,
     max_steps: int = 100_000,
     checkpoint: str = "",
+    env: str = "",
+    env_options: Mapping[str, Any] | None = None,
     trust: bool = False,
     log: Callable[[str], None] = lambda line: None,
 ) -> EvalResult:
@@ -106,21 +112,25 @@ def evaluate(
         max_steps: most steps of an episode; a longer one is an error.
         checkpoint: its file name or update, or "best", the best agents so far (see
             `clew.run.best`); by default the newest usable one.
+        env: another task than the run's, with the same observations and actions, and its options
+            in `env_options`. The run's wrappers apply.
+        env_options: options of the task that differ from the run's, such as a longer corridor.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
         log: called with a line before the first episode, and every few seconds with the number of
             finished episodes, their rate and the time left.
 
     Raises:
-        UserError: if there is no such run, no usable checkpoint, or an episode does not end; or if
-            the run names code, and is neither trusted nor trained here.
+        UserError: if there is no such run, no usable checkpoint, an episode does not end, or the
+            agents do not fit the other task; or if the run names code, and is neither trusted nor
+            trained here.
     """
     require_episodes(episodes, max_steps, seed)
     machine.use_compilation_cache()
     run = load_run(path, checkpoint, trust=trust)
-    config = run.config
+    config, task = run.config, _played(run, env, env_options or {})
     log(f"playing {counted(episodes, 'episode')} of at most {counted(max_steps, 'step')}")
     heard = EpisodeLines(episodes * config.seeds, log)
-    play = run.task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
+    play = task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
     found = []
     for index in range(config.seeds):
         params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
@@ -133,6 +143,22 @@ def evaluate(
         per_seed={n: [float(seed[n].mean()) for seed in found] for n in names},
         pooled={n: interval(n, [seed[n] for seed in found]) for n in names},
     )
+
+
+def _played(run: LoadedRun, env: str, env_options: Mapping[str, Any]) -> Task:
+    """The run's task, or the one to play instead."""
+    own, config = run.task, run.config
+    if not env and not env_options:
+        return own
+    options = {**({} if env else config.env_options), **env_options}
+    task = make_task(replace(config, env=env or config.env, env_options=options))
+    if changed := changed_spaces(recorded_spaces(own), task):
+        raise UserError(f"the agents of {run.path} do not fit this task: {changed}")
+    if task.acts_on_device != own.acts_on_device:
+        raise UserError(
+            f"{task.name} cannot replace {own.name}: one is written in JAX, and the other one not"
+        )
+    return task
 
 
 def interval(name: str, values: list[np.ndarray]) -> Interval:

@@ -117,8 +117,8 @@ def _checkpoint(found: Path, wanted: str, config: TrainConfig) -> Path:
             f"{found} has no best agent yet: it is kept from the first checkpoint after {needed} "
             "of every seed"
         )
-    found_best = [best] if best.exists() else []
-    names = {path.name: path for path in (*checkpoint.list_checkpoints(kept), *found_best)}
+    files = {path.name: path for path in sorted(kept.glob("[!.]*.clew"))}
+    names = {n: path for n, path in files.items() if not n.startswith(checkpoint.UNUSABLE)}
     numbered = checkpoint_name(int(wanted)) if wanted.isdecimal() else wanted
     for name, path in names.items():
         if numbered in (name, path.stem):

@@ -35,17 +35,20 @@ def require_same_spaces(run: str, recorded: Mapping[str, str], task: Task) -> No
     """
     if not recorded:
         return
+    if changed := changed_spaces(recorded, task):
+        raise UserError(
+            f"{task.name} has changed since the agent of {run} was trained on it: {changed}"
+        )
+
+
+def changed_spaces(recorded: Mapping[str, str], task: Task) -> str:
+    """How the recorded spaces differ from those of a task; empty if they are the same."""
     now = recorded_spaces(task)
-    changed = [
+    return "; ".join(
         f"{name} was {recorded.get(name, MISSING)} and is {now.get(name, MISSING)}"
         for name in sorted({*recorded, *now})
         if recorded.get(name) != now.get(name)
-    ]
-    if changed:
-        raise UserError(
-            f"{task.name} has changed since the agent of {run} was trained on it: "
-            + "; ".join(changed)
-        )
+    )
 
 
 def _text(space: spaces.Space) -> str:

@@ -74,7 +74,8 @@ def read_start(parts: Parts, path: Path | None = None, *, trust: bool = False) -
     arrays = jax.tree.leaves(jax.device_get(run.params))
     leaves = [_for_seeds(leaf, config.seeds) for leaf in arrays]
     params = jax.tree.unflatten(jax.tree.structure(parts.shapes), leaves)
-    line = f"starting from the agent of {run.path} after {max(run.updates)} updates"
+    file = f" in {wanted}" if wanted else ""
+    line = f"starting from the agent{file} of {run.path} after {max(run.updates)} updates"
     if differing := _differing(run.config, config):
         line += f"; {differing}"
     return Start(params, _statistics(parts, run), line, run.path, run.config)
@@ -107,18 +108,24 @@ def _for_seeds(leaf: np.ndarray, seeds: int) -> np.ndarray:
 
 
 def _require_same_arrays(parts: Parts, run: LoadedRun) -> None:
-    here, there = _arrays(parts.shapes, 0), _arrays(run.params, 1)
-    for name in here | there:
-        theirs, own = (found.get(name, MISSING) for found in (there, here))
-        if theirs != own:
-            differing = _differing(run.config, parts.config)
-            raise UserError(
-                f"start_from: the agent of {run.path} does not fit this run: its agent{name} is "
-                f"{theirs}, but here it is {own}" + (f"; {differing}" if differing else "")
-            )
+    if wrong := differing_arrays(array_forms(run.params, 1), array_forms(parts.shapes)):
+        differing = _differing(run.config, parts.config)
+        raise UserError(
+            f"start_from: the agent of {run.path} does not fit this run: its agent{wrong}"
+            + (f"; {differing}" if differing else "")
+        )
 
 
-def _arrays(tree: Any, axes: int) -> dict[str, str]:
+def differing_arrays(theirs: dict[str, str], own: dict[str, str]) -> str:
+    """The first array of another agent that differs from this one's; empty if they agree."""
+    for name in own | theirs:
+        there, here = (found.get(name, MISSING) for found in (theirs, own))
+        if there != here:
+            return f"{name} is {there}, but here it is {here}"
+    return ""
+
+
+def array_forms(tree: Any, axes: int = 0) -> dict[str, str]:
     """Type and shape of an agent's arrays by their paths, without the first axes."""
     named = jax.tree_util.tree_leaves_with_path(tree)
     return {keystr(path): f"{leaf.dtype}{list(leaf.shape[axes:])}" for path, leaf in named}

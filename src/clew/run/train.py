@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from clew.agents.encoders import is_flattened, taken_for_symbols
+from clew.agents.encoders import is_flattened, is_stack, taken_for_symbols
 from clew.envs.spaces import ActionMask, choice_sizes, named_spaces
 from clew.envs.wrappers import INFO, NEEDED
 from clew.errors import UserError, counted, one_line, system_error
@@ -351,6 +351,12 @@ def _pictures(parts: Parts) -> Iterator[str]:
                 f"{name!r} is a picture, {list(space.shape or ())}, and without an encoder it is "
                 "flattened; for convolutions: --network.encoder auto, or nature, which is faster "
                 "without a GPU"
+            )
+        if is_stack(space, parts.config.network):
+            yield (
+                f"{name!r}, {list(space.shape or ())}, is read as a flat vector: a picture has "
+                "three axes, so put stacked frames side by side into its channels, or leave them "
+                "to the memory"
             )
         if taken_for_symbols(space, parts.config.network):
             yield (

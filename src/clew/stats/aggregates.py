@@ -65,7 +65,7 @@ def mean_of_tasks(scores: Tables) -> Aggregates:
     Raises:
         UserError: for fewer axes, an empty array, or a score that is not finite.
     """
-    return require_tables("scores", scores).mean(axis=(-2, -1))
+    return require_tables(scores).mean(axis=(-2, -1))
 
 
 def median_of_tasks(scores: Tables) -> Aggregates:
@@ -79,7 +79,7 @@ def median_of_tasks(scores: Tables) -> Aggregates:
     Raises:
         UserError: for fewer axes, an empty array, or a score that is not finite.
     """
-    return np.median(require_tables("scores", scores).mean(axis=-2), axis=-1)
+    return np.median(require_tables(scores).mean(axis=-2), axis=-1)
 
 
 def interquartile_mean(scores: Tables) -> Aggregates:
@@ -99,7 +99,7 @@ def interquartile_mean(scores: Tables) -> Aggregates:
         Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical
         precipice", section 4.3.
     """
-    data = require_tables("scores", scores)
+    data = require_tables(scores)
     runs = data.reshape(*data.shape[:-2], -1)
     cut = runs.shape[-1] // 4
     if cut:
@@ -124,5 +124,5 @@ def optimality_gap(scores: Tables, target: float = 1.0) -> Aggregates:
     """
     if not math.isfinite(target):
         raise UserError(f"target must be a finite number, got {target!r}")
-    clipped = np.minimum(require_tables("scores", scores), target)
+    clipped = np.minimum(require_tables(scores), target)
     return target - clipped.mean(axis=(-2, -1))

@@ -72,18 +72,18 @@ def require_scores(name: str, scores: Any) -> Float[np.ndarray, "seeds tasks"]:
     return _finite(name, data)
 
 
-def require_tables(name: str, scores: Any) -> Float[np.ndarray, "*batch seeds tasks"]:
+def require_tables(scores: Any) -> Float[np.ndarray, "*batch seeds tasks"]:
     """Finite scores whose last two axes are seeds and tasks, as float64.
 
     Raises:
         UserError: for fewer axes, an empty array, or a score that is not finite.
     """
-    data = _numbers(name, scores)
+    data = _numbers("scores", scores)
     if data.ndim < 2 or data.size == 0:
         raise UserError(
-            f"{name} must be an array [..., seeds, tasks] that is not empty, got shape {data.shape}"
+            f"scores must be an array [..., seeds, tasks] that is not empty, got shape {data.shape}"
         )
-    return _finite(name, data)
+    return _finite("scores", data)
 
 
 def generator(seed: int) -> np.random.Generator:

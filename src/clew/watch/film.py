@@ -122,7 +122,9 @@ class Film(Sequence[Frame]):
             now = round(self._axis.left(step + 1) if panel.cells else self._axis.middle(step))
             strip = slice(top - 2, top + panel.height + 2)
             frame[strip, :now] = self._past[strip, :now]
-        self._paste(frame, fitted(picture_of(self._recording, step), self._room))
+        picture = fitted(picture_of(self._recording, step), self._room)
+        (high, wide), left = picture.shape[:2], (WIDTH - picture.shape[1]) // 2
+        frame[_HEADER : _HEADER + high, left : left + wide] = picture
         canvas = Canvas.onto(Image.fromarray(frame))
         x = self._axis.middle(step)
         for panel, top in zip(self.panels, self._tops, strict=True):
@@ -192,11 +194,6 @@ class Film(Sequence[Frame]):
         if step == recording.length - 1:
             words.append(_ending(recording))
         canvas.text((right, 52), "   ".join(filter(None, words)), 14, INK, "rm")
-
-    def _paste(self, frame: np.ndarray, picture: np.ndarray) -> None:
-        high, wide = picture.shape[:2]
-        top, left = _HEADER, (WIDTH - wide) // 2
-        frame[top : top + high, left : left + wide] = picture
 
 
 def make_panels(

@@ -40,6 +40,7 @@ __all__ = [
     "PreviousReward",
     "WithoutMask",
     "is_flattened",
+    "is_stack",
     "make_encoder",
     "taken_for_symbols",
 ]
@@ -115,12 +116,7 @@ def _make_own(
 
 
 def _make(
-    space: spaces.Space[Any],
-    config: EncoderConfig,
-    key: PRNGKeyArray,
-    name: str,
-    *,
-    alone: bool,
+    space: spaces.Space[Any], config: EncoderConfig, key: PRNGKeyArray, name: str, *, alone: bool
 ) -> AbstractEncoder:
     if isinstance(space, spaces.Dict):
         return _make_entries(space, config, key, name)
@@ -218,6 +214,13 @@ def is_flattened(space: spaces.Space[Any], config: EncoderConfig) -> bool:
     """Whether the agent reads a picture as a flat vector of its numbers."""
     picture = isinstance(space, spaces.Box) and _is_picture(space, PICTURE)
     return picture and config.encoder == "none"
+
+
+def is_stack(space: spaces.Space[Any], config: EncoderConfig) -> bool:
+    """Whether pictures with an axis too many, such as stacked colour frames, are read flat."""
+    if not isinstance(space, spaces.Box) or len(space.shape) < 4 or is_reference(config.encoder):
+        return False
+    return _is_picture(spaces.Box(0, 255, space.shape[-3:], np.uint8), PICTURE)
 
 
 def _is_picture(space: spaces.Box, least: int) -> bool:

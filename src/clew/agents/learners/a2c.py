@@ -37,12 +37,7 @@ from clew.agents.learners.base import (
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
 from clew.agents.trajectory import Reading, Rollout, Trajectory, reread
-from clew.errors import (
-    Settings,
-    UserError,
-    require_at_least,
-    require_choice,
-)
+from clew.errors import Settings, UserError, require_at_least, require_choice
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,7 @@ from clew.agents.trajectory import (
     step_all,
 )
 from clew.envs.base import Observation
-from clew.errors import (
-    Settings,
-    UserError,
-    require_choice,
-    require_rate,
-)
+from clew.errors import Settings, UserError, require_choice, require_rate
 from clew.memory.base import State
 
 ADVANTAGES = ("gae", "vtrace")
@@ -287,13 +282,8 @@ def reread_chunks(
     logits, values = reread(agent, sequences).outputs
     log_prob = agent.distribution.log_prob(logits[:-1], sequences.action)
     each = values.reshape(-1, count, batch)
-    all_values = jnp.append(_in_order(each[:-1]), each[-1:, -1], axis=0)
-    return _in_order(log_prob.reshape(-1, count, batch)), all_values
-
-
-def _in_order(x: Array) -> Array:
-    """[S, K, B] to [K S, B]."""
-    return jnp.swapaxes(x, 0, 1).reshape(-1, x.shape[2])
+    all_values = jnp.append(joined(jnp.swapaxes(each[:-1], 0, 1)), each[-1:, -1], axis=0)
+    return joined(jnp.swapaxes(log_prob.reshape(-1, count, batch), 0, 1)), all_values
 
 
 @dataclass(frozen=True)

@@ -36,13 +36,7 @@ from clew.agents.network import Agent
 from clew.agents.replay import LARGEST_EXPONENT, Replay, Steps
 from clew.agents.returns import n_step_returns
 from clew.agents.trajectory import Reading, Rollout
-from clew.errors import (
-    Settings,
-    UserError,
-    require_at_least,
-    require_fraction,
-    require_rate,
-)
+from clew.errors import Settings, UserError, require_at_least, require_fraction, require_rate
 from clew.memory.base import State
 
 RESCALING = 1e-3
@@ -294,10 +288,11 @@ class R2D2:
         """Adam's, a copy of the network as the target, and an empty replay."""
         params = eqx.filter(agent, eqx.is_inexact_array)
         shapes = template()
+        states = jax.eval_shape(partial(self._kept, agent), shapes)
         return LearnerState(
             self.optimiser.init(params),
             Others(jax.tree.map(jnp.copy, params), jnp.zeros((), jnp.int32)),
-            self.replayed.init(shapes, jax.eval_shape(partial(self._kept, agent), shapes)),
+            ring.init_replay(shapes, states, self.config.replay_steps),
         )
 
     def _kept(self, agent: Agent, rollout: Rollout) -> State:

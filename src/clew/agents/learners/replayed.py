@@ -21,14 +21,7 @@ from clew.agents.learners.base import (
 )
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Sequences, Steps
-from clew.agents.trajectory import (
-    Reading,
-    Rollout,
-    empty_memories,
-    read,
-    refresh_all,
-    states_after,
-)
+from clew.agents.trajectory import Reading, empty_memories, read, refresh_all, states_after
 from clew.errors import UserError, require_at_least, require_choice
 from clew.memory.base import State
 
@@ -138,11 +131,6 @@ class ReplayedSequences:
             scheduled=scheduled,
             behaviour=behaviour,
         )
-
-    def init(self, template: Rollout, states: PyTree) -> Replay:
-        """An empty replay; `states` are the shapes of the states stored before a rollout's
-        blocks."""
-        return ring.init_replay(template, states, self.config.replay_steps)
 
     def kept(self, agent: Agent, states: State, batch: int) -> State:
         """The stored form of a memory's states before a rollout's blocks, [blocks, batch, ...]."""

@@ -37,13 +37,7 @@ from clew.agents.learners.replayed import (
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Steps
 from clew.agents.returns import n_step_returns
-from clew.agents.trajectory import (
-    Rollout,
-    Trajectory,
-    empty_memories,
-    refresh_all,
-    states_after,
-)
+from clew.agents.trajectory import Rollout, Trajectory, empty_memories, refresh_all, states_after
 from clew.errors import Settings, UserError, require_choice, require_fraction, require_rate
 from clew.memory.base import State
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
@@ -480,7 +474,7 @@ class SAC:
         return LearnerState(
             self.optimiser.init(eqx.filter(self.networks(agent, others), eqx.is_inexact_array)),
             others,
-            self.replayed.init(shapes, states),
+            ring.init_replay(shapes, states, self.config.replay_steps),
         )
 
     def networks(self, agent: Agent, others: Others) -> Networks:

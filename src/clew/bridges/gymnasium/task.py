@@ -17,12 +17,7 @@ from clew.bridges.gymnasium.build import GYMNASIUM, EnvBuilder, build, call
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
-from clew.bridges.gymnasium.processes import (
-    close_quietly,
-    is_ctrl_c,
-    os_exit_raises,
-    time_limit,
-)
+from clew.bridges.gymnasium.processes import close_quietly, is_ctrl_c, os_exit_raises, time_limit
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
 from clew.bridges.gymnasium.vector import OnlyEnvironment

@@ -53,7 +53,6 @@ class Autoencode(Dealt):
         return 2 * self.num_cards - 1
 
     def opening(self, state: DealtState) -> Int[Array, " 2"]:
-        """The first card."""
         return self._seen(jnp.asarray(WATCH), state.kinds[0])
 
     def step(

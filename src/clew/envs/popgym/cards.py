@@ -135,10 +135,7 @@ class Dealt(TimedOpenLoop):
 
 
 def dealt(
-    state: DealtState,
-    observation: Array,
-    reward: Float[Array, ""],
-    terminated: Array,
+    state: DealtState, observation: Array, reward: Float[Array, ""], terminated: Array
 ) -> tuple[DealtState, Transition]:
     """The state after an action, and its transition; nothing is ever truncated."""
     return state._replace(time=state.time + 1), Transition(

@@ -22,16 +22,16 @@ def measure_memories(
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     machine = device() | {"load_before": load}
     found = accounts(memory_subjects(cases, input_size), plan, log)
+    memories = [account.as_data(plan.repeats) for account in found]
+    data = {"plan": plan, "machine": machine, "memories": memories}
+    return Measured("costs", data, [memories_table(found, input_size, plan)])
+
+
+def memories_table(accounts: Sequence[Account], input_size: int, plan: CostPlan) -> Table:
+    """One row per memory: sizes and arithmetic, and the compiled and measured costs."""
     title = f"{input_size} inputs"
     if plan.compiled or plan.repeats:
         title += f", {plan.batch} environments, chunks of {plan.length}"
-    memories = [account.as_data(plan.repeats) for account in found]
-    data = {"plan": plan, "machine": machine, "memories": memories}
-    return Measured("costs", data, [memories_table(found, title)])
-
-
-def memories_table(accounts: Sequence[Account], title: str) -> Table:
-    """One row per memory: sizes and arithmetic, and the compiled and measured costs."""
     columns = ["", "parameters", "state floats", "state bytes", "multiply-adds", "per batch"]
     compiled = any(a.compiled_step for a in accounts)
     measured = any(a.acting for a in accounts)

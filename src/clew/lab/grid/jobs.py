@@ -289,7 +289,8 @@ def _cell_row(
     rows = read_metrics(Path(config.run_dir) / config.name)
     names, begin = make_task(config).metric_names, rows[-1]["steps"] - job["last_steps"]
     last = _pooled([row for row in rows if row["steps"] > begin], names)
-    row = _identity(job, 0, config, agent_of(config)[1]) | _measured(job, own)
+    _, kernels = agent_of(config)
+    row = _identity(job, 0, config, kernels) | _measured(job, own)
     if own is None:
         row["mean"] = last[job["score"]]
     return row | {

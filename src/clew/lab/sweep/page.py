@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from clew.errors import counted
 from clew.lab.sweep.space import Range, text_of
@@ -38,7 +39,10 @@ def write_page(sweep: Sweep, result: SweepResult) -> Report:
                 "Each trial's mean score over its seeds, by trial number and by the value of each "
                 "setting. The line is the best score so far.",
                 [
-                    Panel("by number", partial(_by_number, tried=tried, score=result.score)),
+                    Panel(
+                        "by trial; line: best so far",
+                        partial(_by_number, tried=tried, score=result.score),
+                    ),
                     *_by_setting(sweep, tried, result.score),
                 ],
             ),
@@ -161,7 +165,10 @@ def _scatter(
 ) -> None:
     values, scores = [t.values[name] for t in tried], np.array([t.score for t in tried])
     if isinstance(space, Range):
-        axes.set_xscale("log" if space.log else "linear")
+        if space.log:
+            axes.set_xscale("log")
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(5))
     else:  # in the order in which they were declared, including those not tried
         known = [str(value) for value in space]
         axes.set_xticks(range(len(known)), [plain(value) for value in known])

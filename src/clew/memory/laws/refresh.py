@@ -103,7 +103,9 @@ class _Probe:
 
     def rebuilds(self) -> bool:
         """Whether `refresh` does anything, even if only to gradients."""
-        pairs = zip(*map(jax.tree.leaves, self._gradients()), strict=True)
+        # Of some run, with respect to the states before their refresh and after it.
+        _, (_, through, _) = self.cases.refresh(self.memory, self.cases.warm, self.direct)
+        pairs = zip(jax.tree.leaves(self.direct), jax.tree.leaves(through), strict=True)
         return any(self.reads) or not all(np.array_equal(a, b) for a, b in pairs)
 
     def unread(self) -> list[int]:
@@ -117,13 +119,15 @@ class _Probe:
         _, _, (_, direct, _) = self._pull_learn(memory, warm, self.xs, weights)
         _, (_, through, _) = self.cases.refresh(memory, warm, direct)
         here, there = (jax.tree.leaves(gradients) for gradients in (direct, through))
+        used = set().union(*self.sources)
         return [
             i
             for i, a, b in zip(self.floats, here, there, strict=True)
             if a.size
             and not a.any()
             and not b.any()
-            and not self._is_rebuilt_or_source(i)
+            and not self.sources[i]
+            and i not in used
             and self._is_carried_on(i)
         ]
 
@@ -239,19 +243,11 @@ class _Probe:
                     self.reads[i].add(j)
         self.sources = [reads if i in rebuilt else set() for i, reads in enumerate(self.reads)]
 
-    def _is_rebuilt_or_source(self, i: int) -> bool:
-        return bool(self.sources[i]) or any(i in sources for sources in self.sources)
-
     def _is_carried_on(self, i: int) -> bool:
         """Whether some of an array's numbers are still there after a step."""
         there = self._scrambled(self.history, i)
         after = jax.tree.leaves(self._learn(self.memory, there, 1)[0])[i]
         return bool(np.isin(after, jax.tree.leaves(there)[i]).any())
-
-    def _gradients(self) -> tuple[Any, Any]:
-        """Gradients of some run with respect to the states before it, and before their refresh."""
-        _, (_, through, _) = self.cases.refresh(self.memory, self.cases.warm, self.direct)
-        return self.direct, through
 
     def _written_once(self, i: int) -> bool:
         """Whether a step only moves an array's numbers and adds new ones, as in a cache."""

@@ -188,7 +188,12 @@ class LawRecorder:
         yield "output", actual.output[..., :size], expected.output[..., :size]
         for column, name in enumerate(self.metrics, size):
             yield f"the metric {name}", actual.output[..., column], expected.output[..., column]
-        yield from _leaves(actual, expected)
+        yield "the gradient of the inputs", actual.inputs, expected.inputs
+        for part in ("state", "parameters"):
+            side = [getattr(run, part) for run in (actual, expected)]
+            paths = jax.tree_util.tree_leaves_with_path(side[0])
+            for (path, a), e in zip(paths, jax.tree.leaves(side[1]), strict=True):
+                yield f"the gradient of the {part}{jax.tree_util.keystr(path)}", a, e
 
     def compare(
         self,
@@ -232,17 +237,6 @@ class LawRecorder:
             value, gradient = float(largest["value"][i]), float(largest["gradient"][i])
             case = LawCase(law, length, name, value, gradient, failures.get(i))
             self.report.cases.append(case)
-
-
-def _leaves(actual: Run, expected: Run) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Every array of two runs' gradients side by side, with a name."""
-    yield "the gradient of the inputs", actual.inputs, expected.inputs
-    for field_name in ("state", "parameters"):
-        side = [getattr(run, field_name) for run in (actual, expected)]
-        paths = jax.tree_util.tree_leaves_with_path(side[0])
-        for (path, a), e in zip(paths, jax.tree.leaves(side[1]), strict=True):
-            where = jax.tree_util.keystr(path)
-            yield f"the gradient of the {field_name}{where}", a, e
 
 
 def _deviation(actual: np.ndarray, expected: np.ndarray, floor: np.ndarray) -> np.ndarray:

@@ -159,7 +159,6 @@ class WindowAttention(Mixer):
         self.backend = backend
 
     def init_state(self) -> WindowState:
-        """An empty ring."""
         slots, size, dtype = self.window + 1, self.query.weight.shape[0], self.query.weight.dtype
         ring, integer = (self.num_heads, slots, self.head_size), jnp.int32
         hidden, keys, values = (jnp.zeros(shape, dtype) for shape in ((slots, size), ring, ring))
@@ -233,7 +232,9 @@ class WindowAttention(Mixer):
         key, value = self.keys_values(stored)
         after = ring_after(band, state, stored, key, value)
         if self._uses_kernel(self.query, state, xs):
-            counts = count_visible(state.length, starts, self.window, reach)
+            # An input sees itself and its episode's within `reach`; of the ring's, `window`.
+            before, _ = count_positions(jnp.minimum(state.length, self.window), starts)
+            counts = jnp.minimum(before + 1, reach + 1).astype(jnp.int32)
             query = self._rows(self.query(self._asking(xs)))
             chunk = (query, jnp.moveaxis(key, 0, 1), jnp.moveaxis(value, 0, 1))
             ring = (state.keys, state.values, state.position, state.length)
@@ -274,11 +275,7 @@ class WindowAttention(Mixer):
         return state._replace(keys=keys, values=values)
 
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
-        """The weights of every head over an episode."""
-        return {"attention": MemoryMap(self._weights(xs), "attention")}
-
-    def _weights(self, xs: Float[Array, "time n"]) -> Float[Array, "heads time time"]:
-        """The softmax's weights over an episode, every pair at once."""
+        """The weights of every head over an episode, every pair at once."""
         times = jnp.arange(len(xs), dtype=jnp.int32)
         distance = times[:, None] - times[None, :]
         keys, _ = self.keys_values(xs)
@@ -290,7 +287,8 @@ class WindowAttention(Mixer):
             scores += jnp.take_along_axis(far, index, axis=2)
         reach = self.window if self.banded else len(xs)
         seen = jnp.broadcast_to((distance >= 0) & (distance <= reach), scores.shape)
-        return softmax(jnp.where(seen, scores, -jnp.inf))
+        weights = softmax(jnp.where(seen, scores, -jnp.inf))
+        return {"attention": MemoryMap(weights, "attention")}
 
     def _uses_kernel(self, *arrays: Any) -> bool:
         # Stopped gradients are differences of products, which the kernels do not support.
@@ -363,7 +361,6 @@ class Band(eqx.Module):
     """
 
     ring_order: Int[Array, " slots"]  # the ring's slots from the oldest to the newest
-    ring_seen: Bool[Array, " slots"]  # in that order: whether it belongs to the current episode
     episodes: Int[Array, " past_and_time"]
     position_after: Int[Array, ""]
     length_after: Int[Array, ""]
@@ -399,7 +396,6 @@ class Band(eqx.Module):
         written = jnp.where(opened, since, position + time)
         return cls(
             ring_order=order,
-            ring_seen=seen,
             episodes=jnp.concatenate([before, of_past, of_chunk, after]),
             position_after=(written % slots).astype(jnp.int32),
             length_after=jnp.minimum(grown, slots).astype(jnp.int32),
@@ -460,19 +456,6 @@ class Band(eqx.Module):
 
     def _span(self, i: int) -> slice:
         return slice(i * self.block, (i + 1) * self.block + self.reach)
-
-
-def count_visible(
-    length: Int[Array, ""], starts: Bool[Array, " time"], window: int, reach: int
-) -> Int[Array, " time"]:
-    """How many inputs each input of a chunk sees: itself and its episode's within `reach`.
-
-    Args:
-        length: number of inputs of the current episode in the ring; `window` of them can be seen.
-        starts: which inputs open an episode.
-    """
-    before, _ = count_positions(jnp.minimum(length, window), starts)
-    return jnp.minimum(before + 1, reach + 1).astype(jnp.int32)
 
 
 def join_chunk(

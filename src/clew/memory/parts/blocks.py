@@ -21,6 +21,17 @@ Init = Literal["orthogonal", "lecun", "uniform"]
 INITS = ("orthogonal", "lecun", "uniform")
 
 
+def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
+    """Refuses sizes below 1 and those that no machine can hold.
+
+    Raises:
+        UserError: naming the size and its value.
+    """
+    require_at_least("input_size", input_size, 1)
+    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
+    require_at_least("num_layers", num_layers, 1, DEEPEST)
+
+
 def check_heads(num_heads: int, head_size: int) -> None:
     """Refuses zero heads, and more or wider heads than any machine can hold.
 
@@ -219,9 +230,7 @@ def relu_layers(
     Raises:
         UserError: for a size below 1 or an unknown `init`.
     """
-    require_at_least("input_size", input_size, 1)
-    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-    require_at_least("num_layers", num_layers, 1, DEEPEST)
+    check_sizes(input_size, hidden_size, num_layers)
     sizes = [input_size] + [hidden_size] * num_layers
     keys = jax.random.split(key, num_layers)
     return tuple(Linear(sizes[i], sizes[i + 1], key=keys[i], init=init) for i in range(num_layers))

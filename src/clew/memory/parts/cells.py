@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
+from clew.errors import UserError
 from clew.memory.base import (
     AbstractMemory,
     State,
@@ -32,7 +32,7 @@ from clew.memory.kernels.cells import (
     pull_kernel,
     run_kernel,
 )
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear, check_sizes
 from clew.memory.parts.maps import MemoryMap, prefixed
 from clew.memory.parts.products import product as weigh
 
@@ -192,9 +192,7 @@ def make_cells(
     Raises:
         UserError: for a size below 1 or an unknown choice.
     """
-    require_at_least("input_size", input_size, 1)
-    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-    require_at_least("num_layers", num_layers, 1, DEEPEST)
+    check_sizes(input_size, hidden_size, num_layers)
     sizes = [input_size] + [hidden_size] * (num_layers - 1)
     keys = jax.random.split(key, num_layers)
     made = (cell(size, hidden_size, key=k, init=init) for size, k in zip(sizes, keys, strict=True))
@@ -213,13 +211,11 @@ class CellStack(AbstractMemory):
         self.cells, self.input_size, self.output_size = cells, input_size, output_size
 
     def init_state(self) -> State:
-        """Zeros for every cell."""
         return tuple(cell.init_state() for cell in self.cells)
 
     def step(
         self, state: State, x: Float[Array, " in"], start: Bool[Array, ""]
     ) -> tuple[State, Float[Array, " out"]]:
-        """One observation through all cells."""
         x = check_step_input(self, x, start, state)
         after = []
         for cell, before in zip(self.cells, state, strict=True):
@@ -240,7 +236,6 @@ class CellStack(AbstractMemory):
         return tuple(after), xs
 
     def maps(self, xs: Float[Array, "time in"]) -> dict[str, MemoryMap]:
-        """The gates of every cell."""
         xs, found = check_episode(self, xs), {}
         for number, cell in enumerate(self.cells, 1):
             maps, xs = cell.read(xs)

@@ -36,10 +36,7 @@ class MemoryMap(eqx.Module):
         require_choice("kind", self.kind, KINDS)
 
 
-Maps = dict[str, MemoryMap]
-
-
-def prefixed(prefix: str, maps: Mapping[str, MemoryMap]) -> Maps:
+def prefixed(prefix: str, maps: Mapping[str, MemoryMap]) -> dict[str, MemoryMap]:
     """The same maps with a prefix before each name, such as that of a layer."""
     return {f"{prefix}{name}": found for name, found in maps.items()}
 

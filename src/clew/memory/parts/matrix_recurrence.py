@@ -217,7 +217,7 @@ def _read_heads(
     if rate is not None:
         value = rate[:, :, None] * (value - e[:, :, None] * exact_einsum("hvk,thk->thv", old, key))
         seen = d * exact_einsum("thk,jhk->htj", key, key) * rate.T[:, :, None]
-        value = _solve(seen, value)
+        value = jnp.swapaxes(solve_unit_lower(seen, jnp.swapaxes(value, 0, 1)), 0, 1)
     scores = d * exact_einsum("thk,jhk->htj", query, key)
     out = e[:, :, None] * exact_einsum("hvk,thk->thv", old, query)
     out += exact_einsum("htj,jhv->thv", scores, value)
@@ -315,13 +315,6 @@ def sum_between(
 
 def _halves(x: Array) -> tuple[Array, Array]:
     return x[:, ::2], x[:, 1::2]
-
-
-def _solve(
-    seen: Float[Array, "heads time time"], value: Float[Array, "time heads value"]
-) -> Float[Array, "time heads value"]:
-    """u with u_t + sum_{j < t} seen[t, j] u_j = value_t."""
-    return jnp.swapaxes(solve_unit_lower(seen, jnp.swapaxes(value, 0, 1)), 0, 1)
 
 
 def solve_unit_lower(

@@ -1,7 +1,5 @@
 """Products with weights, laid out so that their gradients are cheapest."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
@@ -55,10 +53,6 @@ def _rows(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def _shape(x: Any, weight: Any) -> ShapedArray:
-    return ShapedArray((*x.shape[:-1], weight.shape[1]), x.dtype)
-
-
 def _batch(
     arguments: tuple[Array, Array], axes: tuple[int | None, int | None]
 ) -> tuple[Array, int]:
@@ -72,16 +66,14 @@ def _batch(
     return jax.vmap(_compute, in_axes=(None if x_axis is None else 0, 0))(x, weight), 0
 
 
-def _of_x(gradient: Array, x: Any, weight: Array) -> Array:
-    return product(gradient, weight.T)
-
-
-def _of_weight(gradient: Array, x: Array, weight: Any) -> Array:
-    return _rows(x).T @ _rows(gradient)
-
-
 _product_p.def_impl(jax.jit(_compute))
-_product_p.def_abstract_eval(_shape)
+_product_p.def_abstract_eval(
+    lambda x, weight: ShapedArray((*x.shape[:-1], weight.shape[1]), x.dtype)
+)
 mlir.register_lowering(_product_p, mlir.lower_fun(_compute, multiple_results=False))
 batching.primitive_batchers[_product_p] = _batch
-ad.defbilinear(_product_p, _of_x, _of_weight)
+ad.defbilinear(
+    _product_p,
+    lambda gradient, _, weight: product(gradient, weight.T),
+    lambda gradient, x, _: _rows(x).T @ _rows(gradient),
+)

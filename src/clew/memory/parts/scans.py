@@ -12,9 +12,7 @@ Carry = TypeVar("Carry", bound=PyTree)
 
 
 def checkpointed_scan(
-    f: Callable[[Carry, PyTree], tuple[Carry, PyTree]],
-    init: Carry,
-    inputs: PyTree,
+    f: Callable[[Carry, PyTree], tuple[Carry, PyTree]], init: Carry, inputs: PyTree
 ) -> tuple[Carry, PyTree]:
     """`jax.lax.scan` that stores one carry per chunk for the backward pass, not one per step.
 

@@ -258,10 +258,7 @@ def _past(bands: list[Band], banks: Banks) -> Windows:
 
 
 def _add(
-    layers: WindowLayers,
-    windows: Windows,
-    inputs: Float[Array, "layers steps n"],
-    t: Array,
+    layers: WindowLayers, windows: Windows, inputs: Float[Array, "layers steps n"], t: Array
 ) -> Windows:
     """The windows with the keys and values of the t-th observation."""
     keys, values = [], []

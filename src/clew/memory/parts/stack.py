@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from clew.errors import DEEPEST, LARGEST_SIZE, UserError, require_at_least
+from clew.errors import UserError
 from clew.memory.base import (
     AbstractMemory,
     State,
@@ -19,7 +19,7 @@ from clew.memory.base import (
 )
 from clew.memory.kernels import Backend
 from clew.memory.parts.attention import Gradient, WindowAttention, compact_windows, expand_windows
-from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.blocks import Init, Linear, check_sizes
 from clew.memory.parts.layer import Layer, LayerOptions
 from clew.memory.parts.maps import MemoryMap, prefixed
 
@@ -94,35 +94,6 @@ class LayerStack(LayeredMemory):
     def refresh(self, state: State) -> State:
         check_state(self, state)
         return refresh_layers(self.layers, state)
-
-
-def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
-    """Refuses sizes below 1 and those that no machine can hold.
-
-    Raises:
-        UserError: naming the size and its value.
-    """
-    require_at_least("input_size", input_size, 1)
-    require_at_least("hidden_size", hidden_size, 1, LARGEST_SIZE)
-    require_at_least("num_layers", num_layers, 1, DEEPEST)
-
-
-def make_embedding(
-    wanted: bool, input_size: int, hidden_size: int, *, key: PRNGKeyArray, init: Init
-) -> Linear | None:
-    """The embedding of a stack, or none; an observation must then be as wide as the stack.
-
-    Raises:
-        UserError: without an embedding, if the sizes differ.
-    """
-    if wanted:
-        return Linear(input_size, hidden_size, key=key, init=init)
-    if input_size != hidden_size:
-        raise UserError(
-            "without an embedding input_size must equal hidden_size, got input_size "
-            f"{input_size} and hidden_size {hidden_size}"
-        )
-    return None
 
 
 def embedded_layers(
@@ -247,7 +218,12 @@ def window_stack(
             hidden_size, ffn_size, attended, key=layer_key, init=init, backend=backend, **layer
         )
 
-    embedded = make_embedding(embedding, input_size, hidden_size, key=keys[0], init=init)
+    if not embedding and input_size != hidden_size:
+        raise UserError(
+            "without an embedding input_size must equal hidden_size, got input_size "
+            f"{input_size} and hidden_size {hidden_size}"
+        )
+    embedded = Linear(input_size, hidden_size, key=keys[0], init=init) if embedding else None
     return embedded, tuple(map(one, range(num_layers), keys[1 + spare_keys :]))
 
 

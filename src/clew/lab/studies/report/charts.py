@@ -15,7 +15,7 @@ from clew.lab.studies.report.means import mean_interval
 from clew.lab.studies.report.tables import axis_of, score_label, title_of
 from clew.report.curves import Curves, curves, mean_and_band
 from clew.report.document import Chart, Panel
-from clew.report.figures import FADED, Style, Styles, number_log_axis, plain
+from clew.report.figures import FADED, Style, Styles, draw_cells, number_log_axis, plain
 from clew.stats import (
     Interval,
     Profile,
@@ -84,6 +84,49 @@ def _models_up(data: StudyData, axes: Axes) -> None:
     """Models by their scores, from the last at the bottom to the first."""
     axes.set_yticks(range(len(data.models)), [plain(m) for m in reversed(data.models)])
     axes.set_xlabel(plain(score_label(data)))
+
+
+FEW = 12
+"""Number of models up to which each has a panel of bars."""
+
+
+def scores(data: StudyData, part: str, styles: Styles) -> Chart:
+    """Scores by setting: bars for each model, or a heat map of many models in many settings."""
+    many = len(data.models) > FEW and len(data.of_part(part)) > 1
+    return heat_map(data, part) if many else bars(data, part, styles)
+
+
+def heat_map(data: StudyData, part: str) -> Chart:
+    """Mean scores, with a row for each model and a column for each setting."""
+    panel = Panel("", partial(_draw_heat_map, data, part))
+    caption = (
+        "Means over seeds, which the table below gives with their intervals. Colours go from the "
+        "best score without a memory to a perfect score; where the former is unknown or perfect, "
+        "from the lowest mean. The model with the highest mean colour is at the top."
+    )
+    size = (0.5 * len(data.of_part(part)) + 1.5, 0.22 * len(data.models) + 1.2)
+    title = f"{title_of(data, part)}: every model and setting"
+    return Chart(f"{data.slug}-{part}-means", title, caption, [panel], size=size, columns=1)
+
+
+def _draw_heat_map(data: StudyData, part: str, axes: Axes) -> None:
+    names = data.of_part(part)
+    scores = {m: [data.values(m, name) for name in names] for m in data.models}
+    means = {m: [v.mean() if v.size else np.nan for v in row] for m, row in scores.items()}
+    means = {model: row for model, row in means.items() if not np.isnan(row).all()}
+    table = np.array(list(means.values()))
+    infos = [data.settings[name] for name in names]
+    low = [
+        np.nanmin(column) if info.floor is None or info.needless else info.floor
+        for info, column in zip(infos, table.T, strict=True)
+    ]
+    shades = np.clip((table - low) / (np.array([info.perfect for info in infos]) - low), 0, 1)
+    order = np.argsort(-np.nanmean(shades, axis=1), kind="stable")
+    models = [plain(list(means)[place]) for place in order]
+    labels = [plain(info.label) for info in infos]
+    draw_cells(axes, table[order], shades[order], models, labels)
+    axes.tick_params(axis="x", rotation=90 if _lie(data, names) else 0)
+    axes.set_xlabel(f"{axis_of(data, part)}; in the cells: {plain(score_label(data))}")
 
 
 def bars(data: StudyData, part: str, styles: Styles) -> Chart:

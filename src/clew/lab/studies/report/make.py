@@ -117,7 +117,7 @@ def general_blocks(data: StudyData, styles: Styles, note: str) -> list[Block | N
     for part in data.parts:
         blocks += [
             data.heading(title_of(data, part), f"{part}-section"),
-            charts.bars(data, part, styles),
+            charts.scores(data, part, styles),
             results(data, part),
             floors(data, part),
         ]
