@@ -9,6 +9,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 TENTH ?= $(shell git rev-list --count HEAD)
 MINUTES ?= 9
+NEWEST ?= tests/agents tests/bridges tests/cli tests/deploy tests/interact tests/memory tests/run
 BENCH_ARGS ?=
 FAULTS_ARGS ?=
 CONFORMANCE_ARGS ?= --output results/conformance
@@ -63,8 +64,8 @@ $(VENV)-jaxenvs/.installed: tools/jaxenvs.lock | $(INSTALLED)
 	@$(VENV)-jaxenvs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-# The script itself asks whether the environment is up to date, and of the Python that was named.
-test-newest:  ## install the newest JAX, NumPy and so on into .venv-newest, with the newest Python, and run the tests that depend on versions
+# Not a file for make, which could not see that PYTHON names another one.
+test-newest:  ## install the newest JAX, NumPy and so on (1 GB) into .venv-newest and run the fast tests that depend on versions
 	@PYTHON="$(PYTHON)" sh tools/make_newest.sh $(VENV)-newest
 	@$(VENV)-newest/bin/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal $(NEWEST) $(PYTEST_ARGS)
 
