@@ -5,12 +5,19 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.spaces.utils import flatdim
 
+from clew.agents.learners.a2c import A2CConfig
+from clew.agents.learners.ppo import PPOConfig
+from clew.agents.network import Agent
+from clew.bridges.gymnasium.task import option_defaults
+from clew.bridges.make import env_options
 from clew.cli.compare import SEEDS
 from clew.cli.models import show_costs
 from clew.cli.parse import parse, value_before_parsing
@@ -18,14 +25,14 @@ from clew.cli.tables import log, print_json, print_table
 from clew.cli.train import default_command
 from clew.envs.wrappers import INFO, WrapperConfig
 from clew.errors import UserError
+from clew.interact import make_task
+from clew.interact.episodes import EpisodeTooLong
+from clew.interact.task import Task
 from clew.lab import advice
 from clew.lab.advice import Need, Tried
+from clew.run.build import build_agent, make_parts
 from clew.run.config import TrainConfig
 from clew.run.folder import slug
-
-if TYPE_CHECKING:
-    from clew.agents.network import Agent
-    from clew.interact.task import Task
 
 ABOUT = """Recommends memories by what has to be remembered, with the results behind the advice;
 where nothing is known it says so. For a task, given as for clew train, it also shows what an agent
@@ -94,8 +101,6 @@ class AskedTask:
 
     def __init__(self, command: AdviseCommand, words: list[str]):
         wrappers, self._words = command.wrappers, words
-        from clew.interact import make_task  # start: JAX takes a second
-
         if make_task(command.env, command.env_options, wrappers).unused_mask():
             wrappers = replace(wrappers, action_mask=INFO)
             self._words = [*words, "--wrappers.action-mask", INFO]
@@ -223,9 +228,6 @@ class AskedTask:
 
     def _reach(self, algorithm: str) -> list[str]:
         """Options that let gradients reach back over a whole episode, up to `READ`."""
-        from clew.agents.learners.a2c import A2CConfig  # start: JAX takes a second
-        from clew.agents.learners.ppo import PPOConfig  # start: JAX takes a second
-
         learning = replace(self._config, algorithm=algorithm).learning
         length = min(READ.get(algorithm, 0), self._longest())
         if isinstance(learning, PPOConfig) and length > learning.sequence_length:
@@ -306,13 +308,6 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     Raises:
         UserError: for an unknown task or option, or a fault of the environment.
     """
-    import jax  # start: JAX takes a second
-
-    from clew.bridges.gymnasium.task import option_defaults  # start: JAX takes a second
-    from clew.bridges.make import env_options  # start: JAX takes a second
-    from clew.interact import make_task  # start: JAX takes a second
-    from clew.run.build import build_agent, make_parts  # start: JAX takes a second
-
     parts = make_parts(config)
     agent = build_agent(parts.config, parts.task, jax.random.key(0))
     found, played = _play(parts.task, agent)
@@ -336,12 +331,8 @@ def look_at(config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def _play(task: "Task", agent: "Agent") -> tuple[dict[str, np.ndarray], int]:
+def _play(task: Task, agent: Agent) -> tuple[dict[str, np.ndarray], int]:
     """Metrics of episodes, empty if one was too long, and the most steps that were allowed."""
-    import equinox as eqx  # start: JAX takes a second
-
-    from clew.interact.episodes import EpisodeTooLong  # start: JAX takes a second
-
     params, static = eqx.partition(agent, eqx.is_array)
     played, began = LONGEST, time.monotonic()
     limits = task.program(compiled=lambda _: (LONGEST,), hosted=lambda _: (FIRST, LONGEST))

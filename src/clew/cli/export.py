@@ -5,6 +5,7 @@ from pathlib import Path
 
 from clew.cli.on_run import RunOptions, parse_run
 from clew.cli.tables import print_json
+from clew.deploy import export
 from clew.errors import UserError, require_at_least, require_rate
 from clew.run.folder import CONFIG
 
@@ -42,8 +43,6 @@ def main(args: list[str]) -> int:
     require_at_least("seed", command.seed, 0)
     if command.control_rate is not None:
         require_rate("control_rate", command.control_rate, positive=True)
-    from clew.deploy import export  # start: JAX takes a second
-
     found = export.export(
         command.run,
         command.output,
@@ -74,8 +73,6 @@ def main(args: list[str]) -> int:
 
 def _verify(command: ExportCommand) -> int:
     """Checks an export and prints how far its golden episode deviates."""
-    from clew.deploy import export  # start: JAX takes a second
-
     if replace(command, json=False) != ExportCommand(run=command.run, verify=True):
         raise UserError("--verify checks an export as it is: leave out all other options")
     if (Path(command.run) / CONFIG).is_file():

@@ -9,6 +9,7 @@ from clew.cli.study_output import chosen_workers, study_listener
 from clew.cli.tables import print_json, show_table
 from clew.cli.train import Memories, on_algorithm, parse_training
 from clew.errors import UserError
+from clew.lab.sweep.page import outcome, settings, write_page
 from clew.lab.sweep.space import Range, Vary, known_settings
 from clew.lab.sweep.storage import import_optuna
 from clew.lab.sweep.sweep import Sweep, SweepResult, run_sweep
@@ -88,8 +89,6 @@ def main(args: list[str]) -> int:
             progress=study_listener(),
             how_to_go_on=f"clew sweep {shlex.join(args)}",
         )
-    from clew.lab.sweep.page import write_page  # start: matplotlib takes 0.4 s
-
     report = write_page(sweep, result)
     show(result, str(report.html), as_json=command.json)
     return 0
@@ -165,8 +164,6 @@ def show(result: SweepResult, page: str, *, as_json: bool) -> None:
         winners = {memory: winner._asdict() for memory, winner in result.winners.items()}
         print_json({"score": result.score, "winners": winners, "trials": tried, "page": page})
         return
-    from clew.lab.sweep.page import outcome, settings  # start: matplotlib takes 0.4 s
-
     if result.winners:
         seeds = next(iter(result.winners.values())).best.scores
         show_table(outcome(result), f"[..] 95% interval, over fresh {over_seeds(len(seeds))}")
