@@ -90,6 +90,13 @@ def known_settings(config: TrainConfig) -> list[str]:
     return names
 
 
+def unknown_setting(name: str, config: TrainConfig) -> UserError:
+    """The error for a name that no setting has; it lists those that change something."""
+    unused = tuple(f"{learner}." for learner in LEARNERS if learner != config.algorithm)
+    known = [known for known in known_settings(config) if not known.startswith(unused)]
+    return unknown_name("setting to vary", name, known)
+
+
 def check_space(config: TrainConfig, vary: Vary) -> None:
     """Refuses an impossible space; nothing is built.
 
@@ -113,7 +120,7 @@ def check_space(config: TrainConfig, vary: Vary) -> None:
                 "env_options, and sweep again"
             )
         if name not in known:
-            raise unknown_name("setting to vary", name, known)
+            raise unknown_setting(name, config)
         if isinstance(space, Range):
             _check_range(name, space, _kinds(config, name))
             continue

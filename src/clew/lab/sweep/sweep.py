@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.errors import UserError, counted, one_line, require_at_least, require_choice, unknown_name
+from clew.errors import UserError, counted, one_line, require_at_least, require_choice
 from clew.files import make_folder, read_json, write_json
 from clew.lab.comparison import METRICS, settings_of
 from clew.lab.grid import Evaluation, LocalWorkers, StudyProgress, Workers
@@ -20,9 +20,9 @@ from clew.lab.sweep.space import (
     Vary,
     applicable,
     check_space,
-    known_settings,
     lane_names,
     text_of,
+    unknown_setting,
     value_of,
     with_settings,
 )
@@ -128,7 +128,7 @@ class Sweep:
         configs = list(self.configs().values())
         for name in self.vary:
             if not any(name in applicable(config, self.vary) for config in configs):
-                raise unknown_name("setting to vary", name, known_settings(configs[0]))
+                raise unknown_setting(name, configs[0])
         for config in configs:
             vary = applicable(config, self.vary)
             check_space(config, vary)
