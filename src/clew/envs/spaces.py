@@ -1,5 +1,6 @@
 """Spaces of observations and actions: their parts by name, action masks, and actions as numbers."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,8 +97,14 @@ def split_mask(observation: dict[str, Any]) -> tuple[Any, Any]:
 
 def take_entry(observation: Any, name: str) -> tuple[Any, Any]:
     """A dict without the entry of that name, through `bare`, and that entry."""
-    rest = {key: value for key, value in observation.items() if key != name}
-    return bare(rest), observation[name]
+    return without_entries(observation, (name,)), observation[name]
+
+
+def without_entries(observation: Any, names: Collection[str]) -> Any:
+    """A dict without the entries of these names, through `bare`; anything else as it is."""
+    if not isinstance(observation, Mapping):
+        return observation
+    return bare({name: value for name, value in observation.items() if name not in names})
 
 
 def bare(named: dict[str, Any]) -> Any:
@@ -105,15 +112,24 @@ def bare(named: dict[str, Any]) -> Any:
     return named[BARE] if list(named) == [BARE] else named
 
 
-def space_without(space: spaces.Space, name: str) -> spaces.Space:
-    """The space of a Dict's observations after `take_entry`."""
-    rest, _ = take_entry(named_spaces(space), name)
+def space_without(space: spaces.Space, *names: str) -> spaces.Space:
+    """The space of a Dict's observations after `without_entries`."""
+    rest = without_entries(named_spaces(space), names)
     return spaces.Dict(rest) if isinstance(rest, dict) else rest
 
 
 def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:
     """A Dict's spaces by name; any other space under the name "observation"."""
     return dict(space.spaces) if isinstance(space, spaces.Dict) else {BARE: space}
+
+
+def entries_of(space: spaces.Space, names: Collection[str]) -> dict[str, spaces.Space]:
+    """The entries of a Dict that have these names, or that Gymnasium's nested Dicts of these names
+    became: "state.position" is an entry of "state"."""
+    if not isinstance(space, spaces.Dict):
+        return {}
+    groups = tuple(f"{name}." for name in names)
+    return {n: part for n, part in space.items() if n in names or n.startswith(groups)}
 
 
 def parts_of(space: spaces.Space) -> list[spaces.Space]:

@@ -324,8 +324,9 @@ class Policy:
         """The network's outputs for the last observation, by name; None before the first.
 
         They are the parameters of the distribution over actions (`logits`, or `mean` and `log_std`)
-        or `action_values`, as in an export, and `value`. The first axis is the environments, also
-        if there is one.
+        or `action_values`, as in an export, and `value`, unless that needs entries which only the
+        critic reads and which are missing. The first axis is the environments, also if there is
+        one.
         """
         if self._outputs is None:
             return None
@@ -507,6 +508,7 @@ def _choose(
         after = state._replace(memory=memory, time=time, key=key, noise=noise)
         action = distribution.choose(outputs.logits, drawn, greedy=greedy)
         shown = named_preferences(distribution, outputs, agent.read_mask(x))
-        return after, action, shown | {"value": outputs.value}
+        value = {} if outputs.value is None else {"value": outputs.value}
+        return after, action, shown | value
 
     return jax.vmap(one)(state, x, starts)

@@ -405,7 +405,7 @@ _NEWER = (
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
-    "network.noise_steps",
+    *(f"network.{name}" for name in ("noise_steps", "critic_only")),
 )
 SEEDS = 2**32
 """The number of different seeds."""
