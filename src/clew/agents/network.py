@@ -26,7 +26,7 @@ from clew.agents.encoders import (
 )
 from clew.agents.heads import ActorCritic, Heads, MakeHeads, Outputs
 from clew.envs.base import Observation
-from clew.envs.spaces import MASK, ActionMask, entries_of, space_without, without_mask
+from clew.envs.spaces import MASK, ActionMask, entries_named, space_without, without_mask
 from clew.errors import (
     LARGEST_SIZE,
     Settings,
@@ -285,18 +285,19 @@ def make_encoders(
             f"critic_only names entries of a Dict observation, got {network.critic_only} of {shown}"
         )
     for name in network.critic_only:
-        if not entries_of(shown, (name,)):
+        if not entries_named(shown, (name,)):
             raise unknown_name("entry of the observation in critic_only", name, shown)
-    entries = entries_of(shown, network.critic_only)
+    entries = entries_named(shown, network.critic_only)
     if len(entries) == len(shown):
         raise UserError(
             f"critic_only must leave the actor an entry, got {network.critic_only}, which are all"
         )
     config = replace(network, encoder="auto", encoder_options={})
     config = config if is_reference(network.encoder) else network
-    read = make_encoder(Dict(entries), config, key=jax.random.fold_in(key, 3))
+    read_space = Dict({name: shown[name] for name in entries})
+    read = make_encoder(read_space, config, key=jax.random.fold_in(key, 3))
     encoder = make_encoder(space_without(space, *entries), network, key=encoder_key)
-    return WithoutEntries(encoder, tuple(entries)), ReadCriticOnly(read, tuple(entries))
+    return WithoutEntries(encoder, entries), ReadCriticOnly(read, entries)
 
 
 def refuse_own_arguments(memory_options: dict[str, Any]) -> None:

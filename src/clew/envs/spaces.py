@@ -1,6 +1,6 @@
 """Spaces of observations and actions: their parts by name, action masks, and actions as numbers."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
 """The entries in which an agent may see its previous step."""
 PREVIOUS_ENDED = "previous_ended"
 """The entry that trials add."""
+WHOLE = "whole"
+"""The entry, or the group of entries, with an observation as it is before anything is hidden."""
 
 
 class ActionMask(spaces.Box):
@@ -123,13 +125,21 @@ def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:
     return dict(space.spaces) if isinstance(space, spaces.Dict) else {BARE: space}
 
 
-def entries_of(space: spaces.Space, names: Collection[str]) -> dict[str, spaces.Space]:
-    """The entries of a Dict that have these names, or that Gymnasium's nested Dicts of these names
-    became: "state.position" is an entry of "state"."""
-    if not isinstance(space, spaces.Dict):
-        return {}
+def entries_named(entries: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """The entries that have one of these names, or belong to a group of one: "state.position", as
+    Gymnasium's nested Dicts are called here, belongs to "state"."""
     groups = tuple(f"{name}." for name in names)
-    return {n: part for n, part in space.items() if n in names or n.startswith(groups)}
+    return tuple(entry for entry in entries if entry in names or entry.startswith(groups))
+
+
+def whole_entries(observation: Any) -> dict[str, Any]:
+    """The entries that show a whole observation: `WHOLE`, or "whole.NAME" for each of a dict's.
+
+    Works for observations and for their spaces.
+    """
+    if not isinstance(observation, Mapping):
+        return {WHOLE: observation}
+    return {f"{WHOLE}.{name}": part for name, part in observation.items()}
 
 
 def parts_of(space: spaces.Space) -> list[spaces.Space]:

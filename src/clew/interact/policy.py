@@ -1,6 +1,7 @@
 """A trained agent as a plain object that keeps its memory's state, for deployment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from clew.agents.trajectory import empty_memories
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import ActionAdapter, ObservationAdapter, mask_of_info
 from clew.bridges.gymnasium.wrappers import VectorWrappers
-from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
+from clew.envs.spaces import MASK, PREVIOUS_REWARD, entries_named, join_mask, take_entry
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line, require_at_least
 
@@ -63,6 +64,25 @@ class PolicyAdapter(NamedTuple):
         if not isinstance(space, spaces.Discrete) or space.start == 0:
             return ()
         return tuple(str(space.start + action) for action in range(int(space.n)))
+
+    def without(self, names: Collection[str]) -> "PolicyAdapter":
+        """The adapter without entries that only a critic reads, `critic_only` of a run."""
+        if not names:
+            return self
+
+        def rest(parts: Any) -> dict[str, Any]:
+            hidden = entries_named(parts, names)
+            return {name: part for name, part in parts.items() if name not in hidden}
+
+        seen, statistics = self.observations, self.statistics
+        if isinstance(seen.space, spaces.Dict):
+            space = spaces.Dict(rest(seen.space))
+            leaves = tuple(leaf for leaf in seen.leaves if leaf.name in space.spaces)
+            seen = replace(seen, leaves=leaves, space=space)
+        if "observation" in statistics:
+            statistics = statistics | {"observation": rest(statistics["observation"])}
+        wrappers = replace(self.wrappers, whole=False)
+        return self._replace(observations=seen, wrappers=wrappers, statistics=statistics)
 
     def taken(self, distribution: Distribution, kept: np.ndarray) -> np.ndarray:
         """Actions [T, ...] as the environment takes them, from those that a distribution keeps."""
