@@ -79,9 +79,12 @@ class PolicyAdapter(NamedTuple):
             space = spaces.Dict(rest(seen.space))
             leaves = tuple(leaf for leaf in seen.leaves if leaf.name in space.spaces)
             seen = replace(seen, leaves=leaves, space=space)
-        if "observation" in statistics:
-            statistics = statistics | {"observation": rest(statistics["observation"])}
         wrappers = replace(self.wrappers, whole=False)
+        if "observation" in statistics:
+            moments = rest(statistics["observation"])
+            wrappers = replace(wrappers, normalise_observations=bool(moments))
+            others = {name: part for name, part in statistics.items() if name != "observation"}
+            statistics = others | ({"observation": moments} if moments else {})
         return self._replace(observations=seen, wrappers=wrappers, statistics=statistics)
 
     def taken(self, distribution: Distribution, kept: np.ndarray) -> np.ndarray:

@@ -132,9 +132,9 @@ def evaluate(
     log(f"playing {counted(episodes, 'episode')} of at most {counted(max_steps, 'step')}")
     heard = EpisodeLines(episodes * config.seeds, log)
     play = task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
-    found = []
+    found, learned = [], (run.params, _statistics(run, task))
     for index in range(config.seeds):
-        params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
+        params, statistics = jax.tree.map(lambda x, i=index: x[i], learned)
         found.append(play(params, statistics, episodes, (seed, index)))
     names = metrics_of_all(found)
     return EvalResult(
@@ -161,6 +161,14 @@ def _played(run: LoadedRun, env: str, env_options: Mapping[str, Any]) -> Task:
             f"{task.name} cannot replace {own.name}: one is written in JAX, and the other one not"
         )
     return task
+
+
+def _statistics(run: LoadedRun, task: Task) -> Any:
+    """The wrappers' statistics, without those of entries that the task lacks."""
+    needed = (task.statistics() or {}).get("observation", ())
+    if not needed:
+        return run.statistics
+    return run.statistics | {"observation": {n: run.statistics["observation"][n] for n in needed}}
 
 
 def interval(name: str, values: list[np.ndarray]) -> Interval:
