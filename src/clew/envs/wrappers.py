@@ -490,7 +490,7 @@ class WholeObservation(Wrapper):
         env: the task, with a `HeldObservation` inside.
 
     Raises:
-        UserError: if the task already observes entries with these names.
+        UserError: if there is none, or the task already observes entries with these names.
     """
 
     @property
@@ -516,7 +516,9 @@ class WholeObservation(Wrapper):
     def _holder(self, state: Any) -> tuple[Environment, Any]:
         """The `HeldObservation` inside, and its state within this wrapper's."""
         env = self.env
-        while isinstance(env, Wrapper) and not isinstance(env, HeldObservation):
+        while not isinstance(env, HeldObservation):
+            if not isinstance(env, Wrapper):
+                raise UserError("WholeObservation needs a HeldObservation inside")
             env, state = env.env, env.task_state(state)
         return env, state
 
