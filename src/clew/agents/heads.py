@@ -55,7 +55,7 @@ def known_value(outputs: Outputs) -> Float[Array, "*lead"]:
     if outputs.value is None:
         raise UserError(
             "this agent's value needs the entries of the observation that only its critic reads "
-            "(critic_only), but they are missing"
+            "(critic_only), which are missing; loaded and exported policies go without them"
         )
     return outputs.value
 
@@ -185,7 +185,7 @@ class ActorCritic(Heads):
         critic_only: size of s; 0 for none. The other arguments are those of `MakeHeads`.
 
     Source: Pramanik (2023), section 5.1 and Table A.1: separate actor and critic networks over
-    one shared memory. Baisero and Amato (2022), section 4.2: V(h, s).
+    one shared memory. Baisero and Amato (2022): V(h, s).
     """
 
     actor: Head
