@@ -1,7 +1,7 @@
 """Other names of settings: those of earlier versions of clew and of other libraries.
 
 The latter are hints for users of Stable-Baselines3, CleanRL, RLlib, Sample Factory, RSL-RL,
-rl_games, skrl, TorchRL, Tianshou, Acme, Stoix or ML-Agents.
+rl_games, Isaac Lab, skrl, Brax, TorchRL, Tianshou, Acme, Stoix or ML-Agents.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ OTHER_NAMES = {
     "algo": "algorithm",
     "alpha": "initial_temperature",
     "anneal_lr": "schedule",
+    "asymmetric": "critic_only",
+    "asymmetric_observations": "critic_only",
     "attention_dim": "memory_options",
     "attention_head_dim": "memory_options",
     "attention_memory_inference": "memory_options",
@@ -29,6 +31,7 @@ OTHER_NAMES = {
     "burn_in_length": "burn_in",
     "burnin": "burn_in",
     "capture_video": "video_every",
+    "central_value_config": "critic_only",
     "clip_coef": "clip_ratio",
     "clip_eps": "clip_ratio",
     "clip_obs": "observation_clip",
@@ -143,6 +146,7 @@ OTHER_NAMES = {
     "num_learning_epochs": "epochs",
     "num_mini_batches": "minibatches",
     "num_minibatches": "minibatches",
+    "num_privileged_obs": "critic_only",
     "num_rollout_workers": "processes",
     "num_seeds": "seeds",
     "num_sgd_iter": "epochs",
@@ -150,6 +154,7 @@ OTHER_NAMES = {
     "num_steps": "rollout_length",
     "num_steps_per_env": "rollout_length",
     "num_workers": "processes",
+    "obs_groups": "critic_only",
     "ortho_init": "init",
     "policy": "memory",
     "policy_kwargs": "memory_options",
@@ -159,6 +164,8 @@ OTHER_NAMES = {
     "ppo_epochs": "epochs",
     "prioritized_replay_alpha": "priority_exponent",
     "prioritized_replay_beta": "importance_exponent",
+    "privileged_obs": "critic_only",
+    "privileged_observations": "critic_only",
     "q_lr": "learning_rate",
     "ratio_clip": "clip_ratio",
     "recurrence": "sequence_length",
@@ -216,6 +223,7 @@ OTHER_NAMES = {
     "value_loss_coef": "value_cost",
     "value_loss_coeff": "value_cost",
     "value_loss_scale": "value_cost",
+    "value_obs_key": "critic_only",
     "vf_clip_param": "value_clip",
     "vf_coef": "value_cost",
     "vf_loss_coeff": "value_cost",
@@ -233,6 +241,7 @@ _EPSILON = "each environment keeps its own epsilon, see epsilon_exponent"
 _GRADIENT_STEPS = "after every rollout"
 _POLYAK = "the target network moves by this fraction after every gradient step"
 _COPIED = "gradient steps between two copies: the target network does not move in between"
+_CRITIC = "names of entries of a Dict observation that only the critic reads"
 _N_STEP = "returns over this number of steps, without a lambda"
 OF_SOME_LEARNERS = {
     "alpha": {"priority_exponent": ""},
@@ -265,6 +274,8 @@ NOTES = {
     "actor_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
     "alpha": _TEMPERATURE,
     "anneal_lr": "linear",
+    "asymmetric": _CRITIC,
+    "asymmetric_observations": _CRITIC,
     "attention_dim": "hidden_size=64",
     "attention_head_dim": "head_size=32",
     "attention_memory_inference": "window=128",
@@ -274,6 +285,7 @@ NOTES = {
     "attention_position_wise_mlp_dim": "ffn_size=64",
     "autotune": "with 0 the temperature stays at its initial value",
     "batch_size": "how many there are, not their size",
+    "central_value_config": _CRITIC,
     "CnnLstmPolicy": "behind network.encoder=nature",
     "CnnPolicy": "behind network.encoder=nature",
     "context_length": "window=128",
@@ -312,12 +324,16 @@ NOTES = {
     "num_env_runners": "with runner=async it is asynchronous.actors",
     "num_heads": "num_heads=4",
     "num_layers": "num_layers=2",
+    "num_privileged_obs": _CRITIC,
     "num_rollout_workers": "with runner=async it is asynchronous.actors",
     "num_sgd_steps_per_step": "after every rollout",
     "num_workers": "with runner=async it is asynchronous.actors",
+    "obs_groups": _CRITIC,
     "policy": "the rest of the network is in network",
     "policy_kwargs": "the rest of the network is in network",
     "policy_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
+    "privileged_obs": _CRITIC,
+    "privileged_observations": _CRITIC,
     "q_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
     "rnn_hidden_dim": "hidden_size=64",
     "rnn_hidden_size": "hidden_size=64",
@@ -346,6 +362,7 @@ NOTES = {
     "use_lstm": "lstm",
     "use_rnn": "gru",
     "use_sde": "how many steps noise is kept; it does not depend on the state",
+    "value_obs_key": _CRITIC,
     "window": "window=128",
     "with_wandb": "wandb",
     "zero_init_states": "zero",

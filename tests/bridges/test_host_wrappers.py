@@ -293,6 +293,29 @@ def test_noise_and_flicker(mode: AutoresetMode) -> None:
     assert abs(blank.mean() - 0.25) < 0.05 and 0.8 < values[~blank].std() < 1.3
 
 
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_the_whole_observation_stands_beside_what_is_left_of_it(mode: AutoresetMode) -> None:
+    settings = {"keep": (0, 1), "noise": 2.0, "flicker": 0.25}
+    plain, _ = play(opened(mode))
+    hidden, _ = play(opened(mode, **settings))
+    seen, _ = play(opened(mode, **settings, whole=True))
+    for one, other, both in zip(plain, hidden, seen, strict=True):
+        pairs = [(one.observation, other.observation, both.observation)]
+        if one.final and other.final and both.final:
+            pairs.append((one.final[1], other.final[1], both.final[1]))
+        for whole, left, shown in pairs:
+            np.testing.assert_array_equal(named(shown)["whole"], whole)
+            np.testing.assert_array_equal(named(shown)["observation"], left)
+    learned = opened(mode, **settings, whole=True, normalise_observations=True)
+    assert set(learned.observation_space) == {"observation", "whole"}
+    play(learned)
+    alone = opened(mode, normalise_observations=True)
+    play(alone)
+    moments, expected = (stream.state()["observation"] for stream in (learned, alone))
+    assert moments["observation"]["mean"].shape == (2,)
+    np.testing.assert_array_equal(moments["whole"]["mean"], expected["observation"]["mean"])
+
+
 def test_noise_is_not_what_an_environment_of_that_seed_draws() -> None:
     """A vector environment of another package gets the stream's own seed."""
     drawn = generator(7).standard_normal(1000)

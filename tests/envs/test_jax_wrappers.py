@@ -1,5 +1,6 @@
 """Wrappers around JAX tasks give the same numbers as those around host environments."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from clew.envs.wrappers import (
     NoiseAndFlicker,
     PreviousStep,
     ScaledReward,
+    WholeObservation,
     WrapperConfig,
     encode_action,
     wrap,
@@ -316,6 +318,29 @@ def test_noise_and_flicker_reach_a_dict_within_a_dict():
     seen = many(wrap(Nesting(), WrapperConfig(flicker=0.3))).observation
     blank = seen["inner"]["bits"].sum(-1) == 0
     assert abs(blank.mean() - 0.3) < 0.02 and not seen["outer"][blank].any()
+
+
+def test_the_whole_observation_stands_beside_what_is_left_of_it():
+    actions = np.random.default_rng(0).integers(4, size=(30, 2))
+    config = WrapperConfig(keep=(1, 2), noise=0.5, flicker=0.3, previous=True, whole=True)
+    env = wrap(Counting(), config)
+    seen = roll(env, actions).observation
+    np.testing.assert_array_equal(seen.pop("whole"), roll(Counting(), actions).observation)
+    others = roll(wrap(Counting(), replace(config, whole=False)), actions).observation
+    assert seen.keys() == others.keys()
+    for name, part in others.items():
+        np.testing.assert_allclose(seen[name], part, rtol=1e-6)
+    assert env.observation_space["whole"] == Counting().observation_space
+    state, observation = env.reset(jax.random.key(0))
+    assert env.render_text(state, observation) is None
+    deep = wrap(Nesting(), WrapperConfig(noise=0.5, whole=True))
+    _, observation = deep.reset(jax.random.key(0))
+    assert deep.observation_space.contains(jax.device_get(observation))
+    np.testing.assert_array_equal(observation["whole.inner"]["deep"], observation["whole.outer"])
+    with pytest.raises(UserError, match="needs a HeldObservation inside"):
+        WholeObservation(Counting())
+    with pytest.raises(UserError, match=r"whole adds 'whole\.inner', which the environment"):
+        WholeObservation(deep)
 
 
 def test_all_observations_may_be_blank():

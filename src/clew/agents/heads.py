@@ -27,8 +27,9 @@ class Outputs(Protocol):
         ...
 
     @property
-    def value(self) -> Float[Array, "*lead"]:
-        """Value of the observation history under that policy."""
+    def value(self) -> Float[Array, "*lead"] | None:
+        """Value of the observation history under that policy; None if the critic's own entries are
+        missing (`critic_only`)."""
         ...
 
     @property
@@ -43,6 +44,20 @@ def preferences(outputs: Outputs) -> Float[Array, "*lead actions"]:
     Unlike the logits of an epsilon-greedy policy, they vary smoothly with the observations.
     """
     return outputs.logits if outputs.action_values is None else outputs.action_values
+
+
+def known_value(outputs: Outputs) -> Float[Array, "*lead"]:
+    """The value, where it is needed.
+
+    Raises:
+        UserError: if entries of the observation that only the critic reads are missing.
+    """
+    if outputs.value is None:
+        raise UserError(
+            "this agent's value needs the entries of the observation that only its critic reads "
+            "(critic_only), which are missing; loaded and exported policies go without them"
+        )
+    return outputs.value
 
 
 def named_preferences(
@@ -148,7 +163,7 @@ class PolicyAndValue(NamedTuple):
     """The outputs of an actor-critic."""
 
     logits: Float[Array, "*lead actions"]
-    value: Float[Array, "*lead"]
+    value: Float[Array, "*lead"] | None
 
     @property
     def action_values(self) -> None:
@@ -159,13 +174,18 @@ class PolicyAndValue(NamedTuple):
 class ActorCritic(Heads):
     """A policy and a value: logits = actor(h), V = critic(h).
 
+    Where the critic alone reads a part s of the observation (`critic_only`), V = critic([h, s]).
+
     Here and elsewhere, "logits" are all parameters of the policy's distribution: logits for
     discrete actions, means and log standard deviations for continuous ones; by default the latter
     do not depend on the observation, see `log_std` (`clew.agents.distributions`). With a mask they
     are those of the policy over the allowed actions.
 
+    Args:
+        critic_only: size of s; 0 for none. The other arguments are those of `MakeHeads`.
+
     Source: Pramanik (2023), section 5.1 and Table A.1: separate actor and critic networks over
-    one shared memory.
+    one shared memory. Baisero and Amato (2022): V(h, s).
     """
 
     actor: Head
@@ -174,6 +194,7 @@ class ActorCritic(Heads):
     """Parameters of the distribution that do not depend on the observation: log standard
     deviations."""
     distribution: Distribution
+    critic_only: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -182,23 +203,32 @@ class ActorCritic(Heads):
         *,
         hidden_size: int = 128,
         init: Init = "orthogonal",
+        critic_only: int = 0,
         key: PRNGKeyArray,
     ):
         actor_key, critic_key = jax.random.split(key)
         outputs = distribution.num_outputs
         self.actor = Head(size, hidden_size, outputs, key=actor_key, init=init)
-        self.critic = Head(size, hidden_size, 1, key=critic_key, init=init)
+        self.critic = Head(size + critic_only, hidden_size, 1, key=critic_key, init=init)
         self.free = distribution.initial_free() if distribution.num_free else None
-        self.distribution = distribution
+        self.distribution, self.critic_only = distribution, critic_only
 
     def __call__(
-        self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None = None
+        self,
+        h: Float[Array, "*lead out"],
+        mask: Bool[Array, "*lead actions"] | None = None,
+        critic_only: Float[Array, "*lead size"] | None = None,
     ) -> PolicyAndValue:
+        """The value is None if what only the critic reads is missing."""
         logits = self.actor(h)
         if self.free is not None:
             logits = self.distribution.join(logits, self.free)
         if mask is not None:
             logits = self.distribution.masked(logits, mask)
+        if critic_only is not None:
+            h = jnp.concatenate([h, critic_only], axis=-1)
+        elif self.critic_only:
+            return PolicyAndValue(logits, None)
         return PolicyAndValue(logits, self.critic(h)[..., 0])
 
 

@@ -1,12 +1,13 @@
 """The network of an agent: encoder, memory and heads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import equinox as eqx
 import jax
-from gymnasium.spaces import Space
+from gymnasium.spaces import Dict, Space
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.agents.distributions import (
@@ -16,10 +17,16 @@ from clew.agents.distributions import (
     Distribution,
     make_distribution,
 )
-from clew.agents.encoders import Dense, EncoderConfig, make_encoder
+from clew.agents.encoders import (
+    AbstractEncoder,
+    Dense,
+    EncoderConfig,
+    WithoutEntries,
+    make_encoder,
+)
 from clew.agents.heads import ActorCritic, Heads, MakeHeads, Outputs
 from clew.envs.base import Observation
-from clew.envs.spaces import MASK, ActionMask, without_mask
+from clew.envs.spaces import MASK, ActionMask, entries_named, space_without, without_mask
 from clew.errors import (
     LARGEST_SIZE,
     Settings,
@@ -27,6 +34,7 @@ from clew.errors import (
     require_at_least,
     require_choice,
     require_finite,
+    unknown_name,
 )
 from clew.memory import make_memory
 from clew.memory.base import AbstractMemory, State
@@ -49,6 +57,10 @@ class NetworkConfig(EncoderConfig, Settings):
     head_size: int = 128
     """Width of the hidden layer of the actor and of the critic; 0 for a single product each
     (Pramanik, 2023, Table A.1: 128; Makkink, 2021: 0)."""
+    critic_only: tuple[str, ...] = ()
+    """Names of entries of a Dict observation that only the critic reads, beside the memory's
+    output: V(h, s) (Baisero and Amato, 2022). The encoder, the memory and the actor never see
+    them, and they are not needed after training. With A2C and PPO."""
     continuous: str = "gaussian"
     """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed into
     them. SAC always uses tanh."""
@@ -79,6 +91,24 @@ class ReadMask(eqx.Module):
         return observation[MASK]
 
 
+class ReadCriticOnly(eqx.Module):
+    """Encodes the entries of an observation that only the critic reads.
+
+    Args:
+        encoder: of a dict of these entries.
+        names: of the entries.
+    """
+
+    encoder: AbstractEncoder
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: Observation) -> Float[Array, "*lead n"] | None:
+        """What the critic reads; None if no such entry is there."""
+        named = observation if isinstance(observation, dict) else {}
+        found = {name: named[name] for name in self.names if name in named}
+        return self.encoder(found) if found else None
+
+
 class Agent(eqx.Module):
     """A policy over a memory; like a memory it has no batch axis.
 
@@ -86,7 +116,8 @@ class Agent(eqx.Module):
         h_t = projection(y_t),  with a skip connection relu(projection(y_t)) + z_t
         outputs_t = heads(h_t)
 
-    The learner chooses the heads; those of an actor-critic output logits and a value.
+    The learner chooses the heads; those of an actor-critic output logits and a value. Their critic
+    may read a part of x_t that nothing else reads (`critic_only`).
 
     Args:
         memory: any memory; its `input_size` is the encoder's output.
@@ -97,9 +128,11 @@ class Agent(eqx.Module):
         encoder: maps an observation to the memory's input, on any leading axes.
         masked: whether observations are dicts with an action mask, "action_mask".
         make_heads: what makes the heads.
+        critic_only: reads what only the critic sees; None if it sees what the actor sees.
 
     Raises:
-        UserError: for an impossible size, or a skip connection between different widths.
+        UserError: for an impossible size, a skip connection between different widths, or
+            `critic_only` with other heads than those of an actor-critic.
 
     Source: Makkink (2021), Algorithm 2: the skip connection.
     """
@@ -110,6 +143,7 @@ class Agent(eqx.Module):
     heads: Heads
     mask: ReadMask | None
     """Reads an observation's allowed actions; None where all are always allowed."""
+    critic_only: Callable[[Observation], Array | None] | None
     skip: bool = eqx.field(static=True)
 
     def __init__(
@@ -122,6 +156,7 @@ class Agent(eqx.Module):
         encoder: Callable[[Array], Array] | None = None,
         masked: bool = False,
         make_heads: MakeHeads = ActorCritic,
+        critic_only: ReadCriticOnly | None = None,
     ):
         network = NetworkConfig() if network is None else network
         network.validate()
@@ -140,8 +175,11 @@ class Agent(eqx.Module):
         if network.projection != "none":
             bias = network.projection == "affine"
             self.projection = Linear(size, size, key=initial.beside(key), init=init, bias=bias)
+        if critic_only is not None:
+            make_heads = _with_critic_only(make_heads, critic_only)
         self.heads = make_heads(size, actions, hidden_size=network.head_size, init=init, key=key)
         self.mask = ReadMask() if masked else None
+        self.critic_only = critic_only
         self.skip = network.skip
 
     @property
@@ -163,18 +201,24 @@ class Agent(eqx.Module):
         """Reads one observation: new state, outputs of the heads."""
         z = self.encoder(observation)
         state, y = self.memory.step(state, z, start)
-        return state, self.heads(self._after_memory(y, z), self.read_mask(observation))
+        read = self.read_mask(observation), self.read_critic_only(observation)
+        return state, self._outputs(y, z, *read)
 
     def unroll(
         self, state: State, observations: Observation, starts: Bool[Array, " time"]
     ) -> tuple[State, Outputs]:
         """Reads a chunk of observations: final state, outputs at every time."""
-        zs, mask = self.encoder(observations), self.read_mask(observations)
-        return self.unroll_encoded(state, zs, starts, mask)[:2]
+        read = self.read_mask(observations), self.read_critic_only(observations)
+        return self.unroll_encoded(state, self.encoder(observations), starts, *read)[:2]
 
     def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
         """Which actions are allowed, on any leading axes; None where all are always allowed."""
         return None if self.mask is None else self.mask(cast("dict[str, Array]", observation))
+
+    def read_critic_only(self, observation: Observation) -> Float[Array, "*lead n"] | None:
+        """What only the critic reads, encoded, on any leading axes; None if there is nothing, or if
+        it is missing, as it may be where no value is needed."""
+        return None if self.critic_only is None else self.critic_only(observation)
 
     def unroll_encoded(
         self,
@@ -182,20 +226,78 @@ class Agent(eqx.Module):
         zs: Float[Array, "time in"],
         starts: Bool[Array, " time"],
         mask: Bool[Array, "time actions"] | None = None,
+        critic_only: Float[Array, "time n"] | None = None,
     ) -> tuple[State, Outputs, dict[str, Array]]:
-        """`unroll` on encoded observations and their action masks, and the memory's metrics.
+        """`unroll` on encoded observations, their action masks and what only the critic reads, and
+        the memory's metrics.
 
         Callers with many environments encode all their observations in one call, which for pictures
         is faster than one call per environment.
         """
         state, ys, metrics = self.memory.unroll_with_metrics(state, zs, starts)
-        return state, self.heads(self._after_memory(ys, zs), mask), metrics
+        return state, self._outputs(ys, zs, mask, critic_only), metrics
 
-    def _after_memory(
-        self, y: Float[Array, "*lead out"], z: Float[Array, "*lead out"]
-    ) -> Float[Array, "*lead out"]:
+    def _outputs(
+        self,
+        y: Float[Array, "*lead out"],
+        z: Float[Array, "*lead out"],
+        mask: Bool[Array, "*lead actions"] | None,
+        critic_only: Float[Array, "*lead n"] | None,
+    ) -> Outputs:
+        """The heads' outputs, from the memory's output and input."""
         y = y if self.projection is None else self.projection(y)
-        return jax.nn.relu(y) + z if self.skip else y
+        h = jax.nn.relu(y) + z if self.skip else y
+        if self.critic_only is None:
+            return self.heads(h, mask)
+        return cast(ActorCritic, self.heads)(h, mask, critic_only)
+
+
+def _with_critic_only(make_heads: MakeHeads, critic_only: ReadCriticOnly) -> MakeHeads:
+    """Makes an actor-critic whose critic reads more.
+
+    Raises:
+        UserError: for other heads.
+    """
+    if make_heads is not ActorCritic:
+        raise UserError(
+            f"critic_only needs a learner with a policy and a value of the state, a2c or ppo (or "
+            f"one of your own with the heads ActorCritic), got critic_only={critic_only.names}"
+        )
+    return partial(ActorCritic, critic_only=critic_only.encoder.output_size)
+
+
+def make_encoders(
+    space: Space, network: NetworkConfig, *, key: PRNGKeyArray
+) -> tuple[AbstractEncoder, ReadCriticOnly | None]:
+    """The encoder of a space's observations, and that of the entries that only the critic reads.
+
+    The latter are encoded like other entries; if the encoder is one of your own, like `auto`.
+
+    Raises:
+        UserError: for a space that no encoder supports, or `critic_only` that does not fit it.
+    """
+    encoder_key = jax.random.fold_in(key, 2)
+    if not network.critic_only:
+        return make_encoder(space, network, key=encoder_key), None
+    shown = without_mask(space)[0]
+    if not isinstance(shown, Dict):
+        raise UserError(
+            f"critic_only names entries of a Dict observation, got {network.critic_only} of {shown}"
+        )
+    for name in network.critic_only:
+        if not entries_named(shown, (name,)):
+            raise unknown_name("entry of the observation in critic_only", name, shown)
+    entries = entries_named(shown, network.critic_only)
+    if len(entries) == len(shown):
+        raise UserError(
+            f"critic_only must leave the actor an entry, got {network.critic_only}, which are all"
+        )
+    config = replace(network, encoder="auto", encoder_options={})
+    config = config if is_reference(network.encoder) else network
+    read_space = Dict({name: shown[name] for name in entries})
+    read = make_encoder(read_space, config, key=jax.random.fold_in(key, 3))
+    encoder = make_encoder(space_without(space, *entries), network, key=encoder_key)
+    return WithoutEntries(encoder, entries), ReadCriticOnly(read, entries)
 
 
 def refuse_own_arguments(memory_options: dict[str, Any]) -> None:
@@ -229,11 +331,11 @@ def make_agent(
 
     Raises:
         UserError: for an unknown memory or option, an impossible size, or a space that no encoder
-            or distribution supports.
+            or distribution supports, or for `critic_only` that does not fit.
     """
     network.validate()
     memory_key, heads_key = jax.random.split(key)
-    encoder = make_encoder(observation_space, network, key=jax.random.fold_in(key, 2))
+    encoder, critic_only = make_encoders(observation_space, network, key=key)
     size = encoder.output_size
     kind = resolve(memory) if is_reference(memory) else memory
     refuse_own_arguments(memory_options)
@@ -256,4 +358,5 @@ def make_agent(
         encoder=encoder,
         masked=mask is not None,
         make_heads=make_heads,
+        critic_only=critic_only,
     )

@@ -156,9 +156,9 @@ def states_after(
 
 
 def _read(agent: Agent, state0: State, observation: Observation, start: Array) -> Reading:
-    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1, 1), out_axes=(0, 1, 1))
-    encoded, mask = agent.encoder(observation), agent.read_mask(observation)
-    return Reading(*unroll(state0, encoded, start, mask)[1:])
+    unroll = jax.vmap(agent.unroll_encoded, in_axes=(0, 1, 1, 1, 1), out_axes=(0, 1, 1))
+    read = agent.read_mask(observation), agent.read_critic_only(observation)
+    return Reading(*unroll(state0, agent.encoder(observation), start, *read)[1:])
 
 
 def step_all(

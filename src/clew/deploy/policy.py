@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, PyTree
 
-from clew.agents.heads import named_preferences, preferences
+from clew.agents.heads import known_value, named_preferences, preferences
 from clew.agents.network import Agent
 from clew.bridges.gymnasium.spaces import Leaf, adapt_observation, category_counts
 from clew.bridges.gymnasium.wrappers import EPSILON
@@ -132,7 +132,7 @@ class PolicyStep:
         allowed = None if self._masks is None else inputs[self._mask_name]
         shown = named_preferences(agent.distribution, answer, allowed)
         outputs = {"action": self.action(numbers), **shown}
-        return state, outputs | ({"value": answer.value} if self._value else {})
+        return state, outputs | ({"value": known_value(answer)} if self._value else {})
 
     def action(self, numbers: Array) -> Array:
         """The environment's greedy action for the distribution's parameters."""

@@ -1,5 +1,6 @@
 """Spaces of observations and actions: their parts by name, action masks, and actions as numbers."""
 
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ PREVIOUS_ACTION, PREVIOUS_REWARD = "previous_action", "previous_reward"
 """The entries in which an agent may see its previous step."""
 PREVIOUS_ENDED = "previous_ended"
 """The entry that trials add."""
+WHOLE = "whole"
+"""The entry, or the group of entries, with an observation as it is before anything is hidden."""
 
 
 class ActionMask(spaces.Box):
@@ -96,8 +99,14 @@ def split_mask(observation: dict[str, Any]) -> tuple[Any, Any]:
 
 def take_entry(observation: Any, name: str) -> tuple[Any, Any]:
     """A dict without the entry of that name, through `bare`, and that entry."""
-    rest = {key: value for key, value in observation.items() if key != name}
-    return bare(rest), observation[name]
+    return without_entries(observation, (name,)), observation[name]
+
+
+def without_entries(observation: Any, names: Collection[str]) -> Any:
+    """A dict without the entries of these names, through `bare`; anything else as it is."""
+    if not isinstance(observation, Mapping):
+        return observation
+    return bare({name: value for name, value in observation.items() if name not in names})
 
 
 def bare(named: dict[str, Any]) -> Any:
@@ -105,15 +114,32 @@ def bare(named: dict[str, Any]) -> Any:
     return named[BARE] if list(named) == [BARE] else named
 
 
-def space_without(space: spaces.Space, name: str) -> spaces.Space:
-    """The space of a Dict's observations after `take_entry`."""
-    rest, _ = take_entry(named_spaces(space), name)
+def space_without(space: spaces.Space, *names: str) -> spaces.Space:
+    """The space of a Dict's observations after `without_entries`."""
+    rest = without_entries(named_spaces(space), names)
     return spaces.Dict(rest) if isinstance(rest, dict) else rest
 
 
 def named_spaces(space: spaces.Space) -> dict[str, spaces.Space]:
     """A Dict's spaces by name; any other space under the name "observation"."""
     return dict(space.spaces) if isinstance(space, spaces.Dict) else {BARE: space}
+
+
+def entries_named(entries: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """The entries that have one of these names, or belong to a group of one: "state.position", as
+    Gymnasium's nested Dicts are called here, belongs to "state"."""
+    groups = tuple(f"{name}." for name in names)
+    return tuple(entry for entry in entries if entry in names or entry.startswith(groups))
+
+
+def whole_entries(observation: Any) -> dict[str, Any]:
+    """The entries that show a whole observation: `WHOLE`, or "whole.NAME" for each of a dict's.
+
+    Works for observations and for their spaces.
+    """
+    if not isinstance(observation, Mapping):
+        return {WHOLE: observation}
+    return {f"{WHOLE}.{name}": part for name, part in observation.items()}
 
 
 def parts_of(space: spaces.Space) -> list[spaces.Space]:

@@ -23,15 +23,19 @@ from clew.envs.spaces import (
     PREVIOUS_ACTION,
     PREVIOUS_ENDED,
     PREVIOUS_REWARD,
+    WHOLE,
     bare,
     choice_sizes,
     encoded_actions,
+    entries_named,
     is_float_box,
     kept,
     named_spaces,
     parts_of,
     space_without,
     take_entry,
+    whole_entries,
+    without_entries,
 )
 from clew.envs.trials import SeparateEpisodes, Trials
 from clew.errors import Settings, UserError, require_at_least, require_fraction, require_rate
@@ -49,6 +53,7 @@ FOR_JAX = (
     "keep",
     "noise",
     "flicker",
+    "whole",
     "reward_scale",
     "reward_clip",
     "previous",
@@ -97,6 +102,10 @@ class WrapperConfig(Settings):
     flicker: float = 0.0
     """Probability that an observation is blank, all 0, independently at each step (Hausknecht and
     Stone, 2015, arXiv 1507.06527: 0.5). It belongs to the task, like noise."""
+    whole: bool = False
+    """Add the observation as it is before keep, noise and flicker, for a critic that sees more than
+    the actor (`critic_only` of the network): the observation becomes a dict with "observation" and
+    "whole", or with the environment's own names and "whole.NAME" for each."""
     normalise_observations: bool = False
     """Shift and scale every entry of float observations to mean 0 and standard deviation 1 over all
     observations so far, of all environments. Frozen in evaluation; kept in checkpoints."""
@@ -165,6 +174,8 @@ class WrapperConfig(Settings):
             require_at_least("time_limit", self.time_limit, 1)
         require_rate("noise", self.noise)
         require_fraction("flicker", self.flicker)
+        if self.whole and self.keep is None and not (self.noise or self.flicker):
+            raise UserError("whole adds nothing without keep, noise or flicker")
         require_rate("observation_clip", self.observation_clip, positive=True)
         require_rate("reward_scale", self.reward_scale, positive=True)
         require_fraction("reward_gamma", self.reward_gamma)
@@ -209,14 +220,18 @@ def observed(space: spaces.Space, actions: spaces.Space, config: WrapperConfig) 
         UserError: if keep, noise, normalise_observations or flicker does not fit the observation,
             or a name is taken.
     """
-    space = kept(space, config.keep)
+    whole, space = space, kept(space, config.keep)
     if config.noise:
         space = with_noise(space)
     if config.normalise_observations:
         clip = config.observation_clip
-        space = _with_floats("normalise_observations", space, clip)
+        space, whole = (
+            _with_floats("normalise_observations", part, clip) for part in (space, whole)
+        )
     if config.flicker:
         space = with_blanks(space)
+    if config.whole:
+        space = with_whole(space, whole)
     if not config.shows_previous:
         return space
     return with_previous(space, actions, config.shows_previous, config.reward_clip)
@@ -253,6 +268,18 @@ def with_blanks(space: spaces.Space) -> spaces.Space:
         return _box(part, np.minimum(part.low, 0), np.maximum(part.high, 0))
 
     return _changed(space, blank)
+
+
+def with_whole(space: spaces.Space, whole: spaces.Space) -> spaces.Dict:
+    """The space of observations beside the whole ones.
+
+    Raises:
+        UserError: if a name is taken.
+    """
+    named, added = named_spaces(space), whole_entries(whole)
+    if taken := named.keys() & added.keys():
+        raise UserError(f"whole adds {min(taken)!r}, which the environment already observes")
+    return spaces.Dict({**named, **added})
 
 
 def _changed(
@@ -312,10 +339,12 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
         env = MaskEntry(env, config.action_mask)
     if config.show_action_mask and not env.masks_actions:
         raise UserError(f"show_action_mask needs a mask, but {name} has none")
+    env = HeldObservation(env) if config.whole else env
     if config.keep is not None:
         env = KeptEntries(env, config.keep)
     if config.noise or config.flicker:
         env = NoiseAndFlicker(env, config.noise, config.flicker)
+    env = WholeObservation(env) if config.whole else env
     if config.reward_scale != 1.0 or config.reward_clip is not None:
         env = ScaledReward(env, config.reward_scale, config.reward_clip)
     return PreviousStep(env, config.shows_previous) if config.shows_previous else env
@@ -429,6 +458,69 @@ class NoiseAndFlicker(Wrapper):
             return seen
         seen = jnp.asarray(seen)
         return seen + self.noise * jax.random.normal(next(keys), seen.shape, seen.dtype)
+
+
+class Held(NamedTuple):
+    """A task's state and its latest observation."""
+
+    env: EnvState
+    observation: Observation
+
+
+class HeldObservation(Wrapper):
+    """Holds the task's observation in its state, for a `WholeObservation` around it."""
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[Held, Observation]:
+        return Held(state, observation), observation
+
+    def stepped(
+        self, before: Held, state: EnvState, transition: Transition, action: Array, key: Array
+    ) -> tuple[Held, Transition]:
+        return Held(state, transition.observation), transition
+
+    def task_state(self, state: Held) -> Any:
+        return state.env
+
+
+class WholeObservation(Wrapper):
+    """Shows the observation that a `HeldObservation` holds beside what the wrappers between them
+    leave of it; `whole` of `WrapperConfig`.
+
+    Args:
+        env: the task, with a `HeldObservation` inside.
+
+    Raises:
+        UserError: if there is none, or the task already observes entries with these names.
+    """
+
+    @property
+    def observation_space(self) -> spaces.Dict:
+        return with_whole(self.env.observation_space, self._holder(None)[0].observation_space)
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        return state, self._joined(state, observation)
+
+    def stepped(
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
+    ) -> tuple[EnvState, Transition]:
+        seen = self._joined(state, transition.observation)
+        return state, transition._replace(observation=seen)
+
+    def task_observation(self, observation: dict[str, Any]) -> Any:
+        return without_entries(observation, entries_named(observation, (WHOLE,)))
+
+    def _joined(self, state: EnvState, observation: Observation) -> dict[str, Any]:
+        named = observation if isinstance(observation, dict) else {BARE: observation}
+        return {**named, **whole_entries(self._holder(state)[1].observation)}
+
+    def _holder(self, state: Any) -> tuple[Environment, Any]:
+        """The `HeldObservation` inside, and its state within this wrapper's."""
+        env = self.env
+        while not isinstance(env, HeldObservation):
+            if not isinstance(env, Wrapper):
+                raise UserError("WholeObservation needs a HeldObservation inside")
+            env, state = env.env, env.task_state(state)
+        return env, state
 
 
 class Allowed(NamedTuple):

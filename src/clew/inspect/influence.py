@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from clew.agents.heads import preferences
+from clew.agents.heads import known_value, preferences
 from clew.agents.network import Agent
 
 TOGETHER = 16
@@ -63,7 +63,7 @@ def gradient_influence(
 
     def run(xs: Array) -> tuple[Array, Array]:
         outputs = agent.unroll(agent.init_state(), xs, starts)[1]
-        return preferences(outputs), outputs.value
+        return preferences(outputs), known_value(outputs)
 
     (logits, values), back = jax.vjp(run, observations)
     distribution = agent.distribution
@@ -118,13 +118,19 @@ def occlusion_influence(
     """
 
     time, chosen, distribution = len(observations), actions[at], agent.distribution
-    zs, instead = agent.encoder(observations), agent.encoder(reference[None])[0]
+    both = observations, reference[None]
+    zs, instead = map(agent.encoder, both)
+    beside, instead_beside = map(agent.read_critic_only, both)
 
     def decisions(s: Array) -> tuple[Array, Array, Array]:
         # With s equal to the chunk's length nothing is replaced; this is the baseline.
-        replaced = zs.at[s].set(instead, mode="drop")
-        outputs = agent.unroll_encoded(agent.init_state(), replaced, starts)[1]
-        logits, value = preferences(outputs)[at], outputs.value[at]
+        def replaced(x: Array, by: Array) -> Array:
+            return x.at[s].set(by[0], mode="drop")
+
+        read = None if beside is None else replaced(beside, instead_beside)
+        given = agent.init_state(), replaced(zs, instead), starts, None, read
+        outputs = agent.unroll_encoded(*given)[1]
+        logits, value = preferences(outputs)[at], known_value(outputs)[at]
         return distribution.centred(logits), distribution.log_prob(logits, chosen), value
 
     groups = np.minimum(np.arange(-(-(time + 1) // TOGETHER) * TOGETHER), time)

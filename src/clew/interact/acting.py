@@ -40,7 +40,8 @@ class Choice(NamedTuple):
     """Parameters of the distribution that the action was chosen from."""
     action: Array
     """In the form that the distribution keeps."""
-    value: Float[Array, " batch"]
+    value: Float[Array, " batch"] | None
+    """None where entries that only the critic reads are missing."""
     action_values: Float[Array, "batch n"] | None
     """Only from heads that learn them, else None."""
 

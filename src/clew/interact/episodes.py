@@ -273,14 +273,16 @@ def in_one_axis(observation: Any, lead: int) -> Float[np.ndarray, "*lead n"]:
 class FlattenedEncoder(eqx.Module):
     """An encoder that takes all numbers of an observation on one axis, in the order of its leaves.
 
+    It may be what reads the critic's own entries, which gives None where they are missing.
+
     Encoders convert numbers themselves: a byte or a discrete value may come as a float.
     """
 
-    encoder: Callable[[Any], Array]
+    encoder: Callable[[Any], Any]
     structure: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "*lead n"]) -> Float[Array, "*lead out"]:
+    def __call__(self, x: Float[Array, "*lead n"]) -> Any:
         """Encodes the observation."""
         ends = itertools.accumulate(math.prod(shape) for shape in self.shapes)
         parts = jnp.split(x, list(ends)[:-1], axis=-1)
@@ -299,6 +301,9 @@ def reads_one_axis(agent: Agent, observation: Any) -> Agent:
     shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)
     flattened = FlattenedEncoder(agent.encoder, structure, shapes)
     agent = eqx.tree_at(lambda agent: agent.encoder, agent, flattened)
+    if agent.critic_only is not None:
+        flattened = FlattenedEncoder(agent.critic_only, structure, shapes)
+        agent = eqx.tree_at(lambda agent: agent.critic_only, agent, flattened)
     if agent.mask is None:
         return agent
     return eqx.tree_at(

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, PRNGKeyArray, PyTree, UInt32
 
-from clew.agents.heads import Behaviour, Clock, Outputs
+from clew.agents.heads import Behaviour, Clock, Outputs, known_value
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Trajectory, empty_memories, step_all
@@ -194,7 +194,7 @@ def _bootstrap_value(
     """The value of final observations; the memory's state is not changed by them."""
     agent = eqx.combine(params, static)
     never = jnp.zeros(jax.tree.leaves(observation)[0].shape[0], bool)
-    return step_all(agent, memory, observation, never)[1].value
+    return known_value(step_all(agent, memory, observation, never)[1])
 
 
 def rollout_template(

@@ -1,6 +1,7 @@
 """A trained agent as a plain object that keeps its memory's state, for deployment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from clew.agents.trajectory import empty_memories
 from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.spaces import ActionAdapter, ObservationAdapter, mask_of_info
 from clew.bridges.gymnasium.wrappers import VectorWrappers
-from clew.envs.spaces import MASK, PREVIOUS_REWARD, join_mask, take_entry
+from clew.envs.spaces import MASK, PREVIOUS_REWARD, entries_named, join_mask, take_entry
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import UserError, one_line, require_at_least
 
@@ -63,6 +64,28 @@ class PolicyAdapter(NamedTuple):
         if not isinstance(space, spaces.Discrete) or space.start == 0:
             return ()
         return tuple(str(space.start + action) for action in range(int(space.n)))
+
+    def without(self, names: Collection[str]) -> "PolicyAdapter":
+        """The adapter without entries that only a critic reads, `critic_only` of a run."""
+        if not names:
+            return self
+
+        def rest(parts: Any) -> dict[str, Any]:
+            hidden = entries_named(parts, names)
+            return {name: part for name, part in parts.items() if name not in hidden}
+
+        seen, statistics = self.observations, self.statistics
+        if isinstance(seen.space, spaces.Dict):
+            space = spaces.Dict(rest(seen.space))
+            leaves = tuple(leaf for leaf in seen.leaves if leaf.name in space.spaces)
+            seen = replace(seen, leaves=leaves, space=space)
+        wrappers = replace(self.wrappers, whole=False)
+        if "observation" in statistics:
+            moments = rest(statistics["observation"])
+            wrappers = replace(wrappers, normalise_observations=bool(moments))
+            others = {name: part for name, part in statistics.items() if name != "observation"}
+            statistics = others | ({"observation": moments} if moments else {})
+        return self._replace(observations=seen, wrappers=wrappers, statistics=statistics)
 
     def taken(self, distribution: Distribution, kept: np.ndarray) -> np.ndarray:
         """Actions [T, ...] as the environment takes them, from those that a distribution keeps."""
@@ -324,8 +347,9 @@ class Policy:
         """The network's outputs for the last observation, by name; None before the first.
 
         They are the parameters of the distribution over actions (`logits`, or `mean` and `log_std`)
-        or `action_values`, as in an export, and `value`. The first axis is the environments, also
-        if there is one.
+        or `action_values`, as in an export, and `value`, unless that needs entries which only the
+        critic reads and which are missing. The first axis is the environments, also if there is
+        one.
         """
         if self._outputs is None:
             return None
@@ -507,6 +531,7 @@ def _choose(
         after = state._replace(memory=memory, time=time, key=key, noise=noise)
         action = distribution.choose(outputs.logits, drawn, greedy=greedy)
         shown = named_preferences(distribution, outputs, agent.read_mask(x))
-        return after, action, shown | {"value": outputs.value}
+        value = {} if outputs.value is None else {"value": outputs.value}
+        return after, action, shown | value
 
     return jax.vmap(one)(state, x, starts)

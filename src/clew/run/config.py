@@ -23,6 +23,7 @@ from clew.agents.learners import (
     make_learner,
 )
 from clew.agents.network import NetworkConfig
+from clew.envs.spaces import WHOLE
 from clew.envs.wrappers import WrapperConfig
 from clew.errors import (
     UserError,
@@ -302,6 +303,7 @@ class TrainConfig(LearnerSettings):
             lambda: require_choice("evaluate_actions", self.evaluate_actions, ACTIONS),
             lambda: require_at_least("evaluate_max_steps", self.evaluate_max_steps, 1),
             self.network.validate,
+            self._validate_whole,
             self._validate_learning,
             self.host.validate,
             lambda: require_choice("runner", self.runner, RUNNERS),
@@ -314,6 +316,14 @@ class TrainConfig(LearnerSettings):
             json.dumps(self.to_json(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"settings must be plain finite values: {error}") from error
+
+    def _validate_whole(self) -> None:
+        """Refuses to show the actor what the wrappers hide."""
+        if self.wrappers.whole and WHOLE not in self.network.critic_only:
+            raise UserError(
+                f"wrappers.whole is for the critic alone: network.critic_only must name {WHOLE!r}, "
+                f"got {self.network.critic_only}"
+            )
 
     def _validate_learning(self) -> None:
         """Validates the learner's settings and the steps, which are whole rollouts."""
@@ -401,11 +411,11 @@ _NEWER = (
     "wrappers",
     *(f"wrappers.{name}" for name in ("trial_episodes", "trial_memory")),
     *(f"wrappers.{name}" for name in ("action_mask", "show_action_mask", "metrics")),
-    *(f"wrappers.{name}" for name in ("previous_action", "noise", "flicker")),
+    *(f"wrappers.{name}" for name in ("previous_action", "noise", "flicker", "whole")),
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
-    "network.noise_steps",
+    *(f"network.{name}" for name in ("noise_steps", "critic_only")),
 )
 SEEDS = 2**32
 """The number of different seeds."""

@@ -113,7 +113,8 @@ def evaluate(
         checkpoint: its file name or update, or "best", the best agents so far (see
             `clew.run.best`); by default the newest usable one.
         env: another task than the run's, with the same observations and actions, and its options
-            in `env_options`. The run's wrappers apply.
+            in `env_options`. The run's wrappers apply. Entries that only the critic reads may be
+            missing.
         env_options: options of the task that differ from the run's, such as a longer corridor.
         trust: consent to import the code that the run's settings name; see `clew.run.trust`.
         log: called with a line before the first episode, and every few seconds with the number of
@@ -131,9 +132,9 @@ def evaluate(
     log(f"playing {counted(episodes, 'episode')} of at most {counted(max_steps, 'step')}")
     heard = EpisodeLines(episodes * config.seeds, log)
     play = task.evaluator(run.static, greedy=greedy, max_steps=max_steps, on_ended=heard)
-    found = []
+    found, learned = [], (run.params, _statistics(run, task))
     for index in range(config.seeds):
-        params, statistics = jax.tree.map(lambda x, i=index: x[i], (run.params, run.statistics))
+        params, statistics = jax.tree.map(lambda x, i=index: x[i], learned)
         found.append(play(params, statistics, episodes, (seed, index)))
     names = metrics_of_all(found)
     return EvalResult(
@@ -152,13 +153,22 @@ def _played(run: LoadedRun, env: str, env_options: Mapping[str, Any]) -> Task:
         return own
     options = {**({} if env else config.env_options), **env_options}
     task = make_task(replace(config, env=env or config.env, env_options=options))
-    if changed := changed_spaces(recorded_spaces(own), task):
+    unseen = config.network.critic_only
+    if changed := changed_spaces(recorded_spaces(own, unseen), task, unseen):
         raise UserError(f"the agents of {run.path} do not fit this task: {changed}")
     if task.acts_on_device != own.acts_on_device:
         raise UserError(
             f"{task.name} cannot replace {own.name}: one is written in JAX, and the other one not"
         )
     return task
+
+
+def _statistics(run: LoadedRun, task: Task) -> Any:
+    """The wrappers' statistics, without those of entries that the task lacks."""
+    needed = (task.statistics() or {}).get("observation", ())
+    if not needed:
+        return run.statistics
+    return run.statistics | {"observation": {n: run.statistics["observation"][n] for n in needed}}
 
 
 def interval(name: str, values: list[np.ndarray]) -> Interval:

@@ -52,8 +52,8 @@ class Loaded(NamedTuple):
 
     @property
     def adapter(self) -> PolicyAdapter:
-        """The adapter between the environment and the agent."""
-        return self.task.adapter(self.statistics)
+        """The adapter between the environment and the agent, without what only its critic reads."""
+        return self.task.adapter(self.statistics).without(self.config.network.critic_only)
 
 
 def load_agent(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from clew.envs.spaces import split_mask
+from clew.envs.spaces import split_mask, without_entries
 from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory.parts.blocks import INITS, LayerNorm, Linear
 from clew.names import is_reference, recorded_name
@@ -149,6 +149,25 @@ class WithoutMask(AbstractEncoder):
 
     def __call__(self, x: dict[str, Any]) -> Float[Array, "*lead out"]:
         return self.encoder(split_mask(x)[0])
+
+
+class WithoutEntries(AbstractEncoder):
+    """An encoder of an observation without some entries of its dict, which may also be missing.
+
+    Args:
+        encoder: of the rest, which is an array if its only name is "observation".
+        names: of the entries.
+    """
+
+    encoder: AbstractEncoder
+    names: tuple[str, ...] = eqx.field(static=True)
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, encoder: AbstractEncoder, names: tuple[str, ...]):
+        self.encoder, self.names, self.output_size = encoder, names, encoder.output_size
+
+    def __call__(self, x: PyTree[Array]) -> Float[Array, "*lead out"]:
+        return self.encoder(without_entries(x, self.names))
 
 
 class Projected(AbstractEncoder):

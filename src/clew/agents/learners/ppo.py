@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from clew.agents.heads import ActorCritic, MakeHeads
+from clew.agents.heads import ActorCritic, MakeHeads, known_value
 from clew.agents.learners.base import (
     LOSS_METRICS,
     Gathering,
@@ -332,7 +332,7 @@ class PPO:
         config = self.config
         memory = refresh_all(agent, rollout.memory, len(rollout.start))  # the rollout may lag
         _, final = step_all(agent, memory, rollout.observation, rollout.start)
-        batch = make_sequences(agent, rollout.chunks, final.value, config)
+        batch = make_sequences(agent, rollout.chunks, known_value(final), config)
         params, static = eqx.partition(agent, eqx.is_array)
 
         def attempt(carry: PyTree[Array], chosen: Array) -> tuple[PyTree[Array], Metrics]:

@@ -1,5 +1,6 @@
 """Wrappers that work on all environments at once, on arrays [B, ...]; some have statistics."""
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from clew.envs.spaces import (
     encoded_actions,
     float_boxes,
     kept,
+    whole_entries,
 )
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError
@@ -92,8 +94,9 @@ class VectorWrappers:
     def __post_init__(self) -> None:
         self.space = observed(self.seen, self.actions, self.config)
         self.returns = np.zeros(self.num_envs)
+        self._whole = spaces.Dict(whole_entries(self.seen) if self.config.whole else {})
         if self.config.normalise_observations:
-            boxes = float_boxes(kept(self.seen, self.config.keep))
+            boxes = float_boxes(kept(self.seen, self.config.keep)) | float_boxes(self._whole)
             self.moments = {name: RunningMoments.of(box.shape) for name, box in boxes.items()}
 
     def learn(self, observations: Arrays, rows: Array | None = None) -> None:
@@ -105,13 +108,13 @@ class VectorWrappers:
                 self.moments[name].update(array if rows is None else array[rows])
 
     def noisy(self, observations: Arrays, rng: np.random.Generator) -> Arrays:
-        """The environments' observations with noise."""
-        if not self.config.noise:
-            return observations
+        """The environments' observations with noise, beside the whole ones if these are shown."""
         named = dict(_named(observations))
-        for name in float_boxes(self.seen):
+        for name in float_boxes(self.seen) if self.config.noise else ():
             drawn = rng.standard_normal(named[name].shape, np.float32)
             named[name] = named[name] + np.float32(self.config.noise) * drawn
+        if self.config.whole:
+            return {**named, **whole_entries(observations)}
         return named if isinstance(observations, dict) else named[BARE]
 
     def blanks(self, rng: np.random.Generator) -> Array | None:
@@ -140,7 +143,7 @@ class VectorWrappers:
         """
         observations = self._normalise(self._keep(observations))
         if blank is not None:
-            observations = _blanked(observations, blank)
+            observations = _blanked(observations, blank, self._whole.keys())
         shown = self.config.shows_previous
         if not shown:
             return observations
@@ -213,8 +216,10 @@ class VectorWrappers:
             self.mean_square = float(state["reward"]["mean_square"])
 
     def _keep(self, observations: Arrays) -> Arrays:
-        if self.config.keep is None or isinstance(observations, dict):
+        if self.config.keep is None:
             return observations
+        if isinstance(observations, dict):
+            return {**observations, BARE: observations[BARE][:, self.config.keep]}
         return observations[:, self.config.keep]
 
     def _normalise(self, observations: Arrays) -> Arrays:
@@ -244,9 +249,9 @@ def _named(observations: Arrays) -> dict[str, Array]:
     return observations if isinstance(observations, dict) else {BARE: observations}
 
 
-def _blanked(observations: Arrays, blank: Array) -> Arrays:
-    named = {}
-    for name, array in _named(observations).items():
-        named[name] = array.copy()
+def _blanked(observations: Arrays, blank: Array, spared: Set[str]) -> Arrays:
+    named = dict(_named(observations))
+    for name in named.keys() - spared:
+        named[name] = named[name].copy()
         named[name][blank] = 0
     return named if isinstance(observations, dict) else named[BARE]
