@@ -656,8 +656,18 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: clew.make_memory("gru", input_size=3, key=jax.random.split(KEY)),
         "key must be a random key",
     ),
-    "a state of another memory": (lambda: step(memory("lstm").init_state()), "init_state"),
-    "a state of another size": (lambda: step(memory(hidden_size=4).init_state()), "init_state"),
+    "a state of another memory": (
+        lambda: step(memory("lstm").init_state()),
+        r"of shapes .8., got .8., .8.; a state fits only a memory with the same options$",
+    ),
+    "a state of another size": (
+        lambda: step(memory(hidden_size=4).init_state()),
+        "got .4.; a state fits only a memory with the same options",
+    ),
+    "a state for none": (
+        lambda: step(memory("lstm").init_state(), name="none"),
+        "of shapes none, got .8., .8.; a state fits",
+    ),
     "a state with a batch axis": (lambda: step(jnp.zeros((2, 8))), "no batch axis"),
     "no state": (lambda: step({}), "init_state"),
     "a state as text": (lambda: step("fresh"), "init_state"),

@@ -217,8 +217,8 @@ def check_state(memory: AbstractMemory, state: State) -> None:
     expected = f"{type(memory).__name__} expected a state as its init_state() gives it"
     if found != shapes:
         raise UserError(
-            f"{expected}, arrays of shapes {_listed(shapes)}, got {_listed(found) or 'none'}; "
-            "memories have no batch axis: use jax.vmap"
+            f"{expected}, arrays of shapes {_listed(shapes)}, got {_listed(found)}; "
+            + _hint_for_shapes(shapes, found)
         )
     if jax.tree.structure(state) != jax.tree.structure(own):
         raise UserError(
@@ -254,7 +254,16 @@ def _shapes(state: State) -> list[tuple[int, ...] | str]:
     return [repr(leaf)[:20] if isinstance(leaf, str) else jnp.shape(leaf) for leaf in leaves]
 
 
+def _hint_for_shapes(wanted: list[Any], found: list[Any]) -> str:
+    """What to do about a state of wrong shapes: a batch axis adds one to each."""
+    if wanted and [len(shape) for shape in found] == [len(shape) + 1 for shape in wanted]:
+        return "memories have no batch axis: use jax.vmap"
+    return "a state fits only a memory with the same options"
+
+
 def _listed(shapes: list[tuple[int, ...] | str]) -> str:
+    if not shapes:
+        return "none"
     named = [shape if isinstance(shape, str) else str(list(shape)) for shape in shapes]
     return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
 
