@@ -215,8 +215,8 @@ def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> 
     of the allocator) waits forever for a thread that it has no copy of. A fork server is a fresh
     process without JAX threads. It imports this package once and its forks share that memory, so a
     worker starts in milliseconds, while a spawned one imports everything again. Windows has no fork
-    server, and on macOS a fork of any kind may crash in the system's libraries, such as those that
-    draw; Python's own default there is "spawn".
+    server, and on macOS a fork of any kind may crash in the system's libraries, on which
+    jaxlib and whatever draws rely; Python's own default there is "spawn".
 
     Args:
         preload: modules that the fork server imports; no effect once it runs.
