@@ -305,6 +305,14 @@ def test_a_dead_worker_is_named(processes: int, index: int) -> None:
             stream.reset()
 
 
+def test_a_dead_worker_that_was_spawned_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS. The pipe that tells of its end is closed before it has an exit code."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with opened("die", 2) as stream:
+        with pytest.raises(EnvironmentFault, match=r"environment 2 ended \(exit code 3\)"):
+            provoke(stream)
+
+
 def test_a_killed_worker_is_named() -> None:
     """When killed from outside between two steps."""
     with opened("raise", 4) as stream:
