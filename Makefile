@@ -89,7 +89,7 @@ faults: $(INSTALLED)  ## inject faults into runs for an hour (FAULTS_ARGS="--min
 bench: $(INSTALLED)  ## measure every memory's speed (BENCH_ARGS=--json for JSON)
 	@$(BIN)/clew bench $(BENCH_ARGS)
 
-bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in PyTorch (about 5 minutes)
+bench-torch: $(INSTALLED)  ## compare a study's speed with the published loop in PyTorch (about 5 minutes, on Linux)
 	@test -x $(VENV)-torch/bin/python || { $(BIN)/python -m venv $(VENV)-torch && \
 		$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet torch==2.13.0 numpy; }
 	@$(BIN)/python -m benchmarks.against_torch --torch-python $(VENV)-torch/bin/python $(BENCH_ARGS)

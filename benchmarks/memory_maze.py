@@ -49,7 +49,8 @@ def work(size: int, patched: bool, seconds: float, seed: int) -> None:
         if truncated:
             break
     worked = time.process_time() - worked
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak /= 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KiB elsewhere
     figures = {"rate": steps / passed, "cpu_ms": 1e3 * worked / steps, "peak_mib": peak}
     print(json.dumps(figures | {f"{name}_s": value for name, value in resets.items()}))
     env.close()

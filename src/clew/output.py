@@ -121,6 +121,10 @@ def allow_descriptors() -> None:
     For the end of a process that ran out of them: it needs some to remove its temporary files;
     otherwise multiprocessing would show a traceback.
     """
-    if resource is not None:
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # On macOS the hard limit is usually infinite, which the soft one must not be.
+    most = soft + 64 if hard == resource.RLIM_INFINITY else hard
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

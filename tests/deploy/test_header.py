@@ -223,12 +223,15 @@ def test_a_header_that_does_not_compile(change: tuple[str, str], said: str) -> N
 
 
 def test_headers_that_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a header or a compiler it is not; a compiler that never ends is an error."""
+    """Without a header or a compiler that runs; a compiler that never ends is an error."""
     assert "is missing or has more than" in check_header(None)
     monkeypatch.setenv("CXX", "'")
     assert "policy.hpp was not compiled: CXX is" in check_header(b"")
     monkeypatch.setenv("CXX", "/nowhere/c++")
     assert "not compiled: /nowhere/c++: No such file" in check_header(b"")
+    # As on macOS without the command line tools.
+    monkeypatch.setenv("CXX", "sh -c 'echo No developer tools were found >&2; exit 1'")
+    assert re.search(r"not compiled: .* failed: No developer tools were found", check_header(b""))
     monkeypatch.setenv("CXX", "sh -c 'sleep 9'")
     monkeypatch.setattr(header_check, "_SECONDS", 0.1)
     with pytest.raises(UserError, match="compiling policy.hpp takes more than 0 s"):

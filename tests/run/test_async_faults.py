@@ -95,10 +95,19 @@ def assert_whole(rollout: ActorRollout) -> None:
     assert np.isfinite(seen.log_prob).all() and np.isfinite(seen.value).all()
 
 
+def exists(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def wait_until_gone(pids: list[int], seconds: float = 10.0) -> None:
     """Waits until none of the processes is left."""
     deadline = time.monotonic() + seconds
-    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+    while left := [pid for pid in pids if exists(pid)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clew.deploy.header import INCLUDES
 from clew.errors import UserError
-from clew.memory.kernels.build import NotBuilt, find_compiler
+from clew.memory.kernels.build import NotBuilt, compiler_version, find_compiler
 
 LARGEST = 2**25
 """Largest header to compile, in bytes: 2.5 million numbers, for which g++ takes 10 s and 1 GB."""
@@ -55,6 +55,10 @@ def check_header(data: bytes | None) -> str:
         except subprocess.TimeoutExpired as error:
             raise UserError(f"compiling policy.hpp takes more than {_SECONDS:.0f} s") from error
     if run.returncode:
+        try:
+            compiler_version(compiler)
+        except NotBuilt as reason:
+            return f"policy.hpp was not compiled: {reason}"
         errors = [line for line in run.stderr.splitlines() if "error:" in line]
         shown = " ".join([*errors, *run.stderr.splitlines(), "no reason"][:1])
         raise UserError(f"policy.hpp does not compile: {shown:.200}")

@@ -212,7 +212,10 @@ class GroupedEnvs(VectorSource):
             yield
         except LOST as error:
             # The pipe breaks a moment before the process is known to be gone.
-            connection.wait([process.sentinel for process in self.processes], 1.0)
+            ended = connection.wait([process.sentinel for process in self.processes], 1.0)
+            for process in self.processes:
+                if process.sentinel in ended:
+                    process.join(1.0)  # a spawned one has an exit code only a moment later
             gone = [p for p, process in enumerate(self.processes) if not process.is_alive()]
             codes = ", ".join(str(self.processes[p].exitcode) for p in gone) or "unknown"
             index = self._busy(gone[0]) if gone else None

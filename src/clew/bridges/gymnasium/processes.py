@@ -209,20 +209,23 @@ def require_descriptors(processes: int) -> None:
 
 
 def start_method(preload: Sequence[str] = ("clew.bridges.gymnasium.group",)) -> str:
-    """How worker processes are made: "forkserver", or "spawn" if there is none (Windows).
+    """How worker processes are made: "forkserver" on Linux, elsewhere "spawn".
 
     Never "fork": JAX runs threads, and a process forked while one of them holds a lock (for example
     of the allocator) waits forever for a thread that it has no copy of. A fork server is a fresh
     process without JAX threads. It imports this package once and its forks share that memory, so a
-    worker starts in milliseconds, while a spawned one would import everything again.
+    worker starts in milliseconds, while a spawned one imports everything again. Windows has no fork
+    server, and on macOS a fork of any kind may crash in the system's libraries, on which
+    jaxlib and whatever draws rely; Python's own default there is "spawn".
 
     Args:
-        preload: modules that it imports; no effect once it runs.
+        preload: modules that the fork server imports; no effect once it runs.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    if os.name == "posix":
+        _start_tracker()
+    if sys.platform != "linux":
         return "spawn"
     multiprocessing.set_forkserver_preload([FORK_SERVER, *preload])
-    _start_tracker()
     return "forkserver"
 
 

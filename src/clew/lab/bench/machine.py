@@ -25,7 +25,7 @@ def device() -> dict[str, Any]:
         "device": jax.devices()[0].device_kind,
         "platform": jax.default_backend(),
         "cores": available_cores(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": platform.machine(),
         "python": platform.python_version(),
         "jax": jax.__version__,
         "commit": git_commit(),

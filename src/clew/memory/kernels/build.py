@@ -89,13 +89,24 @@ def find_compiler() -> list[str]:
     raise NotBuilt("there is no C++ compiler: none of c++, g++, clang++ was found")
 
 
-def _fingerprint(compiler: list[str]) -> str:
+def compiler_version(compiler: list[str]) -> bytes:
+    """What a compiler says about itself.
+
+    Raises:
+        NotBuilt: if it does not run, as `c++` of a macOS without the command line tools.
+    """
     try:
-        version = subprocess.run(
-            [*compiler, "--version"], capture_output=True, timeout=_LONGEST, check=True
-        ).stdout
+        run = subprocess.run([*compiler, "--version"], capture_output=True, timeout=_LONGEST)
     except (OSError, subprocess.SubprocessError) as error:
         raise NotBuilt(f"{shlex.join(compiler)} --version failed: {error}") from error
+    if run.returncode:
+        said = run.stderr.decode(errors="replace").strip()[-300:] or f"exit code {run.returncode}"
+        raise NotBuilt(f"{shlex.join(compiler)} --version failed: {said}")
+    return run.stdout
+
+
+def _fingerprint(compiler: list[str]) -> str:
+    version = compiler_version(compiler)
     processor = platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -184,7 +195,7 @@ def _build(compiler: list[str], folder: Path, fingerprint: str) -> Path:
         raise NotBuilt(f"{folder} cannot be written to: {error}") from error
     os.close(handle)
     try:
-        # A compiler that does not know the processor's flags can do without them.
+        # A compiler that does not know them, such as Apple's before version 15, does without.
         for more in (_FOR_THIS_PROCESSOR, ()):
             command = [*compiler, *_FLAGS, *more, *main, "-o", name]
             failure = _compile(command)
