@@ -19,6 +19,7 @@ import pytest
 from benchmarks import (
     arelit_tmaze,
     attention_or_average,
+    critic_only,
     gtrxl_forgets,
     hard_tmazes,
     initial_weights,
@@ -66,6 +67,7 @@ STUDIES: dict[str, Study] = {
     "step-number": steps_back.step(),
     "attention-or-average-rewards": attention_or_average.distributed(),
     "chain-of-sac": which_learner.chain_of_sac(),
+    "critic-only": critic_only.critic_only(),
     "endless-tmaze": hard_tmazes.endless(),
     "gtrxl-forgets": gtrxl_forgets.forgetting(),
     "initial-weights": initial_weights.STUDY,
