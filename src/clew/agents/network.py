@@ -282,7 +282,8 @@ def make_encoders(
     shown = without_mask(space)[0]
     if not isinstance(shown, Dict):
         raise UserError(
-            f"critic_only names entries of a Dict observation, got {network.critic_only} of {shown}"
+            f"critic_only names entries of a Dict observation (wrappers.whole makes one), got "
+            f"{network.critic_only} of {shown}"
         )
     for name in network.critic_only:
         if not entries_named(shown, (name,)):

@@ -74,10 +74,10 @@ class WrapperConfig(Settings):
     """Settings of the wrappers between an environment and the agent; by default there are none.
 
     In this order: frame_skip, time_limit, trials and video around each environment; then, for all
-    of them together, action_mask, keep, noise, normalise_observations, flicker, previous and
-    previous_action on observations, and normalise_rewards, reward_scale, reward_clip on rewards.
-    The "return" and "length" in a step's metrics count the environment's own rewards and the
-    agent's steps.
+    of them together, action_mask, keep, noise, normalise_observations, flicker, whole, previous
+    and previous_action on observations, and normalise_rewards, reward_scale, reward_clip on
+    rewards. The "return" and "length" in a step's metrics count the environment's own rewards and
+    the agent's steps.
     """
 
     frame_skip: int = 1

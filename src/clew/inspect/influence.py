@@ -127,9 +127,9 @@ def occlusion_influence(
         def replaced(x: Array, by: Array) -> Array:
             return x.at[s].set(by[0], mode="drop")
 
-        read = None if beside is None else replaced(beside, instead_beside)
-        given = agent.init_state(), replaced(zs, instead), starts, None, read
-        outputs = agent.unroll_encoded(*given)[1]
+        read = None, jax.tree.map(replaced, beside, instead_beside)
+        given = agent.init_state(), replaced(zs, instead), starts
+        outputs = agent.unroll_encoded(*given, *read)[1]
         logits, value = preferences(outputs)[at], known_value(outputs)[at]
         return distribution.centred(logits), distribution.log_prob(logits, chosen), value
 

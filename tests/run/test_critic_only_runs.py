@@ -26,7 +26,7 @@ class Hidden(Env):
     action_space = spaces.Discrete(2)
 
     def __init__(self, state: bool = True, numbers: bool = True):
-        self.numbers = numbers
+        self.numbers, self.shown = numbers, state
         shown = {"state": spaces.Box(-9.0, 9.0, (2,), np.float32)} if state else {}
         seen = spaces.Box(-9.0, 9.0, (1,), np.float32) if numbers else spaces.Discrete(2)
         self.observation_space = spaces.Dict({"observation": seen, **shown})
@@ -45,8 +45,7 @@ class Hidden(Env):
     def seen(self) -> dict[str, Any]:
         """The present observation."""
         number = self.state[1:] if self.numbers else int(self.state[1] > 0)
-        found = {"observation": number, "state": self.state}
-        return {name: found[name] for name in self.observation_space}
+        return {"observation": number} | ({"state": self.state} if self.shown else {})
 
 
 def hosted(folder: Path, name: str = "run", **changes: Any) -> clew.TrainConfig:
