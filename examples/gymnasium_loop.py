@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
 
 @eqx.filter_jit
-def act(agent: Agent, seen: Seen) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
+def act(agent: Agent, seen: Seen) -> tuple[Any, ...]:
     """Reads one observation of every environment and samples an action for each."""
     observation, start = jnp.asarray(seen.observation), jnp.asarray(seen.start)
     memory, outputs = jax.vmap(agent.step)(seen.memory, observation, start)

@@ -470,6 +470,9 @@ class Held(NamedTuple):
 class HeldObservation(Wrapper):
     """Holds the task's observation in its state, for a `WholeObservation` around it."""
 
+    def __init__(self, env: Environment):
+        super().__init__(env)
+
     def opened(self, state: EnvState, observation: Observation) -> tuple[Held, Observation]:
         return Held(state, observation), observation
 
@@ -492,6 +495,9 @@ class WholeObservation(Wrapper):
     Raises:
         UserError: if there is none, or the task already observes entries with these names.
     """
+
+    def __init__(self, env: Environment):
+        super().__init__(env)
 
     @property
     def observation_space(self) -> spaces.Dict:
