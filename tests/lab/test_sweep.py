@@ -408,6 +408,7 @@ MISTAKES = {
     f"{SWEEP} a2c.learning_rate=[1e-4,1e-2]": "as in --vary a2c.learning_rate=1e-4,1e-2, got '[",
     f"{SWEEP} a2c.learning_rate=slow,0.1": "cannot be 'slow': give values like 0.001",
     f"{SWEEP} a2c.num_envs=8,9.5": "a2c.num_envs cannot be 9.5: give values like 8",
+    f"{SWEEP} network.critic_only=a,b": """cannot be 'a': give values like ["a"]""",
     f"{SWEEP} a2c.schedule=1..2": "a2c.schedule is not a number: give its values",
     f"{SWEEP} a2c.num_envs=8,8": "a2c.num_envs has a value twice",
     f"{SWEEP} ppo.clip_ratio=0.1..0.3": "tmaze is learned by a2c here; --algorithm ppo",
