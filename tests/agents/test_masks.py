@@ -15,7 +15,7 @@ from scipy import special, stats
 
 import clew
 from clew.agents.distributions import Categorical, MultiCategorical, TanhGaussian
-from clew.agents.encoders import WithoutMask, make_encoder
+from clew.agents.encoders import WithoutEntries, make_encoder
 from clew.agents.learners import LEARNERS
 from clew.agents.learners.a2c import A2CConfig
 from clew.agents.network import NetworkConfig, make_agent
@@ -137,7 +137,7 @@ def test_an_encoder_reads_the_mask_only_if_it_is_shown():
         make_encoder(stream.observation_space, NetworkConfig(), key=jax.random.key(0))
         for stream in (hidden, shown)
     )
-    assert isinstance(encoder, WithoutMask) and encoder.output_size == 3
+    assert isinstance(encoder, WithoutEntries) and encoder.output_size == 3
     seen = {BARE: jnp.arange(3.0), MASK: jnp.arange(6) > 2}
     np.testing.assert_array_equal(encoder(seen), [0, 1, 2])
     np.testing.assert_array_equal(np.sort(both(seen)), np.sort([0, 1, 2, 0, 0, 0, 1, 1, 1]))

@@ -159,9 +159,8 @@ def test_processes_share_a_sweep(
     tmp_path: Path, kills: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process leaves alone what another has started, and takes it over once that is gone."""
-    # A busy machine delays heartbeats by more than a second.
-    for module in (storage, sweep_module):
-        monkeypatch.setattr(module, "GRACE", 5)
+    # However long a busy machine delays a heartbeat, it does not count as lost.
+    monkeypatch.setattr(storage, "GRACE", 600)
     sweep = small_sweep(at_once=2)
     go_on(sweep, tmp_path, left=1)
     with living(tmp_path):
@@ -170,6 +169,7 @@ def test_processes_share_a_sweep(
         states = [trial.state for trial in result.tried["gru"]]
         assert states == ["running"] * 2 + ["complete"] * 4
         assert not any(pack.model in ("gru-0", "gru-1") for pack in taken)
+    monkeypatch.setattr(storage, "GRACE", 1)
     result, taken = go_on(sweep, tmp_path)
     assert {name for pack in taken for name in (pack.model, *pack.settings)} & {"gru-1", "trial-1"}
     assert len(result.tried["gru"]) == 6 and result.winners
@@ -408,6 +408,7 @@ MISTAKES = {
     f"{SWEEP} a2c.learning_rate=[1e-4,1e-2]": "as in --vary a2c.learning_rate=1e-4,1e-2, got '[",
     f"{SWEEP} a2c.learning_rate=slow,0.1": "cannot be 'slow': give values like 0.001",
     f"{SWEEP} a2c.num_envs=8,9.5": "a2c.num_envs cannot be 9.5: give values like 8",
+    f"{SWEEP} network.critic_only=a,b": """cannot be 'a': give values like ["a"]""",
     f"{SWEEP} a2c.schedule=1..2": "a2c.schedule is not a number: give its values",
     f"{SWEEP} a2c.num_envs=8,8": "a2c.num_envs has a value twice",
     f"{SWEEP} ppo.clip_ratio=0.1..0.3": "tmaze is learned by a2c here; --algorithm ppo",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import Env, spaces
+from test_async_equal import assert_equal
 
 import clew
 from clew.errors import UserError
@@ -14,6 +15,7 @@ from clew.inspect.run import inspect_run
 from clew.run.folder import read_config
 from clew.run.progress import Quiet
 from slow_cases import fast_only
+from small_async import by_turns
 from small_run import assert_same_run, small_config
 
 WHOLE = clew.WrapperConfig(keep=(0, 2), noise=0.1, whole=True)
@@ -21,13 +23,13 @@ CRITIC = clew.NetworkConfig(critic_only=("whole",), head_size=4)
 
 
 class Hidden(Env):
-    """Shows the second number of its state, or only its sign, and the state if it is asked to."""
+    """Shows the second number of its state, or only its sign, and as much of the state as asked."""
 
     action_space = spaces.Discrete(2)
 
-    def __init__(self, state: bool = True, numbers: bool = True):
+    def __init__(self, state: int = 2, numbers: bool = True):
         self.numbers, self.shown = numbers, state
-        shown = {"state": spaces.Box(-9.0, 9.0, (2,), np.float32)} if state else {}
+        shown = {"state": spaces.Box(-9.0, 9.0, (state,), np.float32)} if state else {}
         seen = spaces.Box(-9.0, 9.0, (1,), np.float32) if numbers else spaces.Discrete(2)
         self.observation_space = spaces.Dict({"observation": seen, **shown})
 
@@ -45,7 +47,7 @@ class Hidden(Env):
     def seen(self) -> dict[str, Any]:
         """The present observation."""
         number = self.state[1:] if self.numbers else int(self.state[1] > 0)
-        return {"observation": number} | ({"state": self.state} if self.shown else {})
+        return {"observation": number} | ({"state": self.state[: self.shown]} if self.shown else {})
 
 
 def hosted(folder: Path, name: str = "run", **changes: Any) -> clew.TrainConfig:
@@ -108,7 +110,16 @@ def test_it_is_evaluated_where_the_entries_are_missing(run: Path) -> None:
     if not read_config(run).env_options["numbers"]:
         pytest.skip("normalise_observations has nothing to normalise there")
     here = clew.evaluate(run, episodes=4)
-    assert clew.evaluate(run, episodes=4, env_options={"state": False}).pooled == here.pooled
+    assert clew.evaluate(run, episodes=4, env_options={"state": 0}).pooled == here.pooled
+    with pytest.raises(UserError, match=r"observation/state was float32\[2\] and is float32\[1\]"):
+        clew.evaluate(run, env_options={"state": 1})
+
+
+@pytest.mark.slow
+def test_an_actor_in_a_process_by_turns_equals_sync(tmp_path: Path) -> None:
+    """The critic's entries, too, come through shared memory."""
+    config = hosted(tmp_path, algorithm="ppo", runner="async", asynchronous=by_turns(actors=1))
+    assert_equal(config)
 
 
 @pytest.mark.slow

@@ -103,10 +103,10 @@ class ReadCriticOnly(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __call__(self, observation: Observation) -> Float[Array, "*lead n"] | None:
-        """What the critic reads; None if no such entry is there."""
-        named = observation if isinstance(observation, dict) else {}
-        found = {name: named[name] for name in self.names if name in named}
-        return self.encoder(found) if found else None
+        """What the critic reads; None if an entry is missing."""
+        if not isinstance(observation, dict) or not observation.keys() >= set(self.names):
+            return None
+        return self.encoder({name: observation[name] for name in self.names})
 
 
 class Agent(eqx.Module):
@@ -176,7 +176,13 @@ class Agent(eqx.Module):
             bias = network.projection == "affine"
             self.projection = Linear(size, size, key=initial.beside(key), init=init, bias=bias)
         if critic_only is not None:
-            make_heads = _with_critic_only(make_heads, critic_only)
+            if make_heads is not ActorCritic:
+                raise UserError(
+                    f"critic_only needs a learner with a policy and a value of the state, a2c or "
+                    f"ppo (or one of your own with the heads ActorCritic), got "
+                    f"critic_only={critic_only.names}"
+                )
+            make_heads = partial(ActorCritic, critic_only=critic_only.encoder.output_size)
         self.heads = make_heads(size, actions, hidden_size=network.head_size, init=init, key=key)
         self.mask = ReadMask() if masked else None
         self.critic_only = critic_only
@@ -217,7 +223,7 @@ class Agent(eqx.Module):
 
     def read_critic_only(self, observation: Observation) -> Float[Array, "*lead n"] | None:
         """What only the critic reads, encoded, on any leading axes; None if there is nothing, or if
-        it is missing, as it may be where no value is needed."""
+        some of it is missing, as it may be where no value is needed."""
         return None if self.critic_only is None else self.critic_only(observation)
 
     def unroll_encoded(
@@ -252,20 +258,6 @@ class Agent(eqx.Module):
         return cast(ActorCritic, self.heads)(h, mask, critic_only)
 
 
-def _with_critic_only(make_heads: MakeHeads, critic_only: ReadCriticOnly) -> MakeHeads:
-    """Makes an actor-critic whose critic reads more.
-
-    Raises:
-        UserError: for other heads.
-    """
-    if make_heads is not ActorCritic:
-        raise UserError(
-            f"critic_only needs a learner with a policy and a value of the state, a2c or ppo (or "
-            f"one of your own with the heads ActorCritic), got critic_only={critic_only.names}"
-        )
-    return partial(ActorCritic, critic_only=critic_only.encoder.output_size)
-
-
 def make_encoders(
     space: Space, network: NetworkConfig, *, key: PRNGKeyArray
 ) -> tuple[AbstractEncoder, ReadCriticOnly | None]:
@@ -293,11 +285,11 @@ def make_encoders(
         raise UserError(
             f"critic_only must leave the actor an entry, got {network.critic_only}, which are all"
         )
-    config = replace(network, encoder="auto", encoder_options={})
-    config = config if is_reference(network.encoder) else network
-    read_space = Dict({name: shown[name] for name in entries})
-    read = make_encoder(read_space, config, key=jax.random.fold_in(key, 3))
     encoder = make_encoder(space_without(space, *entries), network, key=encoder_key)
+    if is_reference(network.encoder):
+        network = replace(network, encoder="auto", encoder_options={})
+    read_space = Dict({name: shown[name] for name in entries})
+    read = make_encoder(read_space, network, key=jax.random.fold_in(key, 3))
     return WithoutEntries(encoder, entries), ReadCriticOnly(read, entries)
 
 

@@ -88,8 +88,7 @@ def without_mask(space: spaces.Space) -> tuple[spaces.Space, ActionMask | None]:
 
 def join_mask(observation: Any, mask: Any) -> dict[str, Any]:
     """An observation with its action mask, as a dict."""
-    named = observation if isinstance(observation, dict) else {BARE: observation}
-    return {**named, MASK: mask}
+    return {**named_entries(observation), MASK: mask}
 
 
 def split_mask(observation: dict[str, Any]) -> tuple[Any, Any]:
@@ -107,6 +106,11 @@ def without_entries(observation: Any, names: Collection[str]) -> Any:
     if not isinstance(observation, Mapping):
         return observation
     return bare({name: value for name, value in observation.items() if name not in names})
+
+
+def named_entries(observation: Any) -> dict[str, Any]:
+    """A dict as it is; any other observation under the name "observation"."""
+    return observation if isinstance(observation, dict) else {BARE: observation}
 
 
 def bare(named: dict[str, Any]) -> Any:

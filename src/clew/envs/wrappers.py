@@ -24,12 +24,12 @@ from clew.envs.spaces import (
     PREVIOUS_ENDED,
     PREVIOUS_REWARD,
     WHOLE,
-    bare,
     choice_sizes,
     encoded_actions,
     entries_named,
     is_float_box,
     kept,
+    named_entries,
     named_spaces,
     parts_of,
     space_without,
@@ -516,8 +516,8 @@ class WholeObservation(Wrapper):
         return without_entries(observation, entries_named(observation, (WHOLE,)))
 
     def _joined(self, state: EnvState, observation: Observation) -> dict[str, Any]:
-        named = observation if isinstance(observation, dict) else {BARE: observation}
-        return {**named, **whole_entries(self._holder(state)[1].observation)}
+        whole = whole_entries(self._holder(state)[1].observation)
+        return {**named_entries(observation), **whole}
 
     def _holder(self, state: Any) -> tuple[Environment, Any]:
         """The `HeldObservation` inside, and its state within this wrapper's."""
@@ -704,18 +704,17 @@ class PreviousStep(Wrapper):
         return state, transition._replace(observation=seen)
 
     def task_observation(self, observation: dict[str, Any]) -> Any:
-        return bare({name: value for name, value in observation.items() if name not in self.shown})
+        return without_entries(observation, self.shown)
 
     def _joined(
         self, observation: Observation, action: Array, reward: Array, ended: Array
     ) -> dict[str, Any]:
-        named = observation if isinstance(observation, dict) else {BARE: observation}
         step = {
             PREVIOUS_ACTION: action,
             PREVIOUS_REWARD: reward[None],
             PREVIOUS_ENDED: ended.astype(jnp.float32)[None],
         }
-        return {**named, **{name: step[name] for name in self.shown}}
+        return {**named_entries(observation), **{name: step[name] for name in self.shown}}
 
 
 def encode_action(space: spaces.Space, action: Array) -> Float[Array, "..."]:

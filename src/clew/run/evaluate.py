@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from clew.agents.network import Agent
+from clew.envs.spaces import entries_named, named_spaces
 from clew.errors import UserError, counted, require_episodes
 from clew.interact.episodes import metrics_of_all
 from clew.interact.task import Task
@@ -153,8 +154,9 @@ def _played(run: LoadedRun, env: str, env_options: Mapping[str, Any]) -> Task:
         return own
     options = {**({} if env else config.env_options), **env_options}
     task = make_task(replace(config, env=env or config.env, env_options=options))
-    unseen = config.network.critic_only
-    if changed := changed_spaces(recorded_spaces(own, unseen), task, unseen):
+    critic_only = entries_named(named_spaces(own.observation_space), config.network.critic_only)
+    lacking = set(critic_only) - named_spaces(task.observation_space).keys()
+    if changed := changed_spaces(recorded_spaces(own, lacking), task):
         raise UserError(f"the agents of {run.path} do not fit this task: {changed}")
     if task.acts_on_device != own.acts_on_device:
         raise UserError(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from gymnasium import spaces
 
-from clew.envs.spaces import entries_named, named_spaces, space_without
+from clew.envs.spaces import named_spaces
 from clew.errors import UserError
 from clew.interact.task import Task
 from clew.names import BARE
@@ -12,17 +12,16 @@ from clew.names import BARE
 MISSING = "missing"
 
 
-def recorded_spaces(task: Task, critic_only: Collection[str] = ()) -> dict[str, str]:
+def recorded_spaces(task: Task, without: Collection[str] = ()) -> dict[str, str]:
     """A task's spaces for config.json: {"observation/eye": "float32[5]", "action": "Discrete(3)"}.
 
-    Limits of observations are not recorded, since an agent does not use them. Entries that only a
-    critic reads are left out if they are named.
+    Limits of observations are not recorded, since an agent does not use them. The entries `without`
+    are left out.
     """
-    named = named_spaces(task.observation_space)
-    seen = space_without(task.observation_space, *entries_named(named, critic_only))
     observed = {
         BARE if name == BARE else f"{BARE}/{name}": _text(space)
-        for name, space in named_spaces(seen).items()
+        for name, space in named_spaces(task.observation_space).items()
+        if name not in without
     }
     return observed | {"action": str(task.action_space)}
 
@@ -44,11 +43,9 @@ def require_same_spaces(run: str, recorded: Mapping[str, str], task: Task) -> No
         )
 
 
-def changed_spaces(
-    recorded: Mapping[str, str], task: Task, critic_only: Collection[str] = ()
-) -> str:
+def changed_spaces(recorded: Mapping[str, str], task: Task) -> str:
     """How the recorded spaces differ from those of a task; empty if they are the same."""
-    now = recorded_spaces(task, critic_only)
+    now = recorded_spaces(task)
     return "; ".join(
         f"{name} was {recorded.get(name, MISSING)} and is {now.get(name, MISSING)}"
         for name in sorted({*recorded, *now})

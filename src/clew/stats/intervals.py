@@ -126,7 +126,7 @@ def bootstrap_interval(
 
     with warnings.catch_warnings():
         # SciPy warns of a single resample, and if it cannot correct the bias (see below).
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", RuntimeWarning)
         found = bootstrap(
             (data,),
             np.mean,

@@ -15,11 +15,10 @@ from clew.agents.encoders.base import (
     EncoderConfig,
     Projected,
     WithoutEntries,
-    WithoutMask,
 )
 from clew.agents.encoders.pictures import Frame, Impala, Nature
 from clew.agents.encoders.vectors import Chain, Dense, Embedding, OneHot, PreviousReward
-from clew.envs.spaces import PREVIOUS_ACTION, PREVIOUS_REWARD, without_mask
+from clew.envs.spaces import MASK, PREVIOUS_ACTION, PREVIOUS_REWARD, without_mask
 from clew.errors import UserError, call_own, require_at_least
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
@@ -40,7 +39,6 @@ __all__ = [
     "OneHot",
     "PreviousReward",
     "WithoutEntries",
-    "WithoutMask",
     "is_flattened",
     "is_stack",
     "make_encoder",
@@ -81,7 +79,7 @@ def make_encoder(
     """
     rest, mask = without_mask(space)
     if mask is not None and not mask.shown:
-        return WithoutMask(make_encoder(rest, config, key=key))
+        return WithoutEntries(make_encoder(rest, config, key=key), (MASK,))
     if is_reference(config.encoder):
         encoder = _make_own(space, config, key)
     else:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from clew.envs.spaces import split_mask, without_entries
+from clew.envs.spaces import without_entries
 from clew.errors import LARGEST_SIZE, UserError, require_at_least, require_choice
 from clew.memory.parts.blocks import INITS, LayerNorm, Linear
 from clew.names import is_reference, recorded_name
@@ -132,23 +132,6 @@ class DictEncoder(AbstractEncoder):
             raise UserError(f"the encoder expected the entries {list(self.names)}, got {got}")
         pairs = zip(self.encoders, self.names, strict=True)
         return jnp.concatenate([encoder(x[name]) for encoder, name in pairs], axis=-1)
-
-
-class WithoutMask(AbstractEncoder):
-    """An encoder of an observation without its action mask.
-
-    Args:
-        encoder: of the rest, which is an array if it has no name.
-    """
-
-    encoder: AbstractEncoder
-    output_size: int = eqx.field(static=True)
-
-    def __init__(self, encoder: AbstractEncoder):
-        self.encoder, self.output_size = encoder, encoder.output_size
-
-    def __call__(self, x: dict[str, Any]) -> Float[Array, "*lead out"]:
-        return self.encoder(split_mask(x)[0])
 
 
 class WithoutEntries(AbstractEncoder):

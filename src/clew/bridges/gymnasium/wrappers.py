@@ -18,6 +18,7 @@ from clew.envs.spaces import (
     encoded_actions,
     float_boxes,
     kept,
+    named_entries,
     whole_entries,
 )
 from clew.envs.wrappers import WrapperConfig, observed
@@ -103,13 +104,13 @@ class VectorWrappers:
         """Adds observations to the running moments: all rows, or those of a mask [B]."""
         if self.frozen or not self.moments:
             return
-        for name, array in _named(self._keep(observations)).items():
+        for name, array in named_entries(self._keep(observations)).items():
             if name in self.moments:
                 self.moments[name].update(array if rows is None else array[rows])
 
     def noisy(self, observations: Arrays, rng: np.random.Generator) -> Arrays:
         """The environments' observations with noise, beside the whole ones if these are shown."""
-        named = dict(_named(observations))
+        named = dict(named_entries(observations))
         for name in float_boxes(self.seen) if self.config.noise else ():
             drawn = rng.standard_normal(named[name].shape, np.float32)
             named[name] = named[name] + np.float32(self.config.noise) * drawn
@@ -158,7 +159,7 @@ class VectorWrappers:
             PREVIOUS_REWARD: np.where(starts, np.float32(0), rewards)[:, None],
             PREVIOUS_ENDED: ends.astype(np.float32)[:, None],
         }
-        return {**_named(observations), **{name: step[name] for name in shown}}
+        return {**named_entries(observations), **{name: step[name] for name in shown}}
 
     def reward(self, rewards: Array, counted: Array, ended: Array) -> Array:
         """Rewards [B] float32 that the agent learns from.
@@ -225,7 +226,7 @@ class VectorWrappers:
     def _normalise(self, observations: Arrays) -> Arrays:
         if not self.moments:
             return observations
-        clip, named = self.config.observation_clip, dict(_named(observations))
+        clip, named = self.config.observation_clip, dict(named_entries(observations))
         for name, moments in self.moments.items():
             scaled = (named[name] - moments.mean) / np.sqrt(moments.variance() + EPSILON)
             named[name] = np.clip(scaled, -clip, clip).astype(np.float32)
@@ -245,12 +246,8 @@ class VectorWrappers:
         return rewards / scale
 
 
-def _named(observations: Arrays) -> dict[str, Array]:
-    return observations if isinstance(observations, dict) else {BARE: observations}
-
-
 def _blanked(observations: Arrays, blank: Array, spared: Set[str]) -> Arrays:
-    named = dict(_named(observations))
+    named = dict(named_entries(observations))
     for name in named.keys() - spared:
         named[name] = named[name].copy()
         named[name][blank] = 0

@@ -136,9 +136,10 @@ def _check_values(config: TrainConfig, name: str, space: Sequence[Any]) -> None:
     hint = _declared_type(config, name)
     for value in space if hint is not None else ():
         if not fits(value, hint):
-            raise UserError(
-                f"{name} cannot be {one_line(value)}: give values like {value_of(config, name)!r}"
-            )
+            own = value_of(config, name)
+            one_name = isinstance(value, str) and isinstance(own, tuple)
+            like = json.dumps([value]) if one_name else repr(own)
+            raise UserError(f"{name} cannot be {one_line(value)}: give values like {like}")
 
 
 def _check_range(name: str, space: Range, kinds: Sequence[type]) -> None:

@@ -280,6 +280,7 @@ def _search(session: _Session) -> None:
     """Trains batches of trials until none is left to start, or to take from a lost process."""
     idle: float | None = None
     while True:
+        looked = time.monotonic()
         with locked_when_free(session.path):
             memory, batches = _next_batches(session)
         search = session.searches[memory]
@@ -290,7 +291,8 @@ def _search(session: _Session) -> None:
                     _train(session, memory, batch)
             continue
         running = sum(t.state == "running" for s in session.searches.values() for t in s.tried())
-        if not running or idle is not None and time.monotonic() - idle > GRACE + HEARTBEAT:
+        # By the time before the look, which may take long: what is lost was then found by it.
+        if not running or idle is not None and looked - idle > GRACE + HEARTBEAT:
             return
         if idle is None:
             idle = time.monotonic()
