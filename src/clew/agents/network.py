@@ -92,14 +92,10 @@ class ReadMask(eqx.Module):
 
 
 class ReadCriticOnly(eqx.Module):
-    """Encodes the entries of an observation that only the critic reads.
-
-    Args:
-        encoder: of a dict of these entries.
-        names: of the entries.
-    """
+    """Encodes the entries of an observation that only the critic reads."""
 
     encoder: AbstractEncoder
+    """Of a dict of these entries."""
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __call__(self, observation: Observation) -> Float[Array, "*lead n"] | None:
