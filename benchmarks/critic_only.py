@@ -26,8 +26,7 @@ from gymnasium.spaces import Box, Dict
 from jaxtyping import Array, Float
 
 import clew
-from clew.envs.base import EnvState, Observation, Transition
-from clew.envs.wrappers import Wrapper
+from clew.envs.base import EnvState, Observation, ObservationWrapper
 from clew.lab.grid import Setting, Study
 from clew.lab.studies.popgym import grid
 
@@ -38,7 +37,7 @@ TASKS = [
 FIRST_SEED = 100
 
 
-class WithState(Wrapper):
+class WithState(ObservationWrapper):
     """A task that shows its state, all numbers on one axis, as the entry "state"."""
 
     def __init__(self, task: str):
@@ -51,20 +50,11 @@ class WithState(Wrapper):
         shown = Box(-np.inf, np.inf, (size,), np.float32)
         return Dict(observation=self.env.observation_space, state=shown)
 
-    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        return state, self._with_state(state, observation)
-
-    def stepped(
-        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
-    ) -> tuple[EnvState, Transition]:
-        seen = self._with_state(state, transition.observation)
-        return state, transition._replace(observation=seen)
+    def shown(self, state: EnvState, observation: Observation) -> Observation:
+        return {"observation": observation, "state": numbers(state)}
 
     def task_observation(self, observation: Observation) -> Observation:
         return observation["observation"]
-
-    def _with_state(self, state: EnvState, observation: Observation) -> Observation:
-        return {"observation": observation, "state": numbers(state)}
 
 
 def numbers(state: EnvState) -> Float[Array, " n"]:

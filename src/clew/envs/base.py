@@ -349,3 +349,23 @@ class Wrapper(Environment):
     def render_text(self, state: Any, observation: Any) -> str | None:
         seen = self.task_observation(observation)
         return None if seen is None else self.env.render_text(self.task_state(state), seen)
+
+
+class ObservationWrapper(Wrapper):
+    """A wrapper that changes observations alone."""
+
+    def __init__(self, env: Environment):
+        super().__init__(env)
+
+    @abc.abstractmethod
+    def shown(self, state: EnvState, observation: Observation) -> Observation:
+        """What is seen in place of the task's observation, with the task's state."""
+
+    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
+        return state, self.shown(state, observation)
+
+    def stepped(
+        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
+    ) -> tuple[EnvState, Transition]:
+        seen = self.shown(state, transition.observation)
+        return state, transition._replace(observation=seen)

@@ -17,7 +17,14 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Float, Key
 
-from clew.envs.base import Environment, EnvState, Observation, Transition, Wrapper
+from clew.envs.base import (
+    Environment,
+    EnvState,
+    Observation,
+    ObservationWrapper,
+    Transition,
+    Wrapper,
+)
 from clew.envs.spaces import (
     BARE,
     PREVIOUS_ACTION,
@@ -350,7 +357,7 @@ def wrap(env: Environment, config: WrapperConfig, name: str = "the task") -> Env
     return PreviousStep(env, config.shows_previous) if config.shows_previous else env
 
 
-class KeptEntries(Wrapper):
+class KeptEntries(ObservationWrapper):
     """Shows some entries of a vector observation; `keep` of `WrapperConfig`.
 
     Its steps have no pictures: the task draws them from whole observations.
@@ -374,19 +381,11 @@ class KeptEntries(Wrapper):
     def observation_space(self) -> spaces.Space:
         return kept(self.env.observation_space, self.keep)
 
-    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        return state, self._kept(observation)
-
-    def stepped(
-        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
-    ) -> tuple[EnvState, Transition]:
-        return state, transition._replace(observation=self._kept(transition.observation))
+    def shown(self, state: EnvState, observation: Observation) -> Observation:
+        return jnp.asarray(observation)[np.array(self.keep)]
 
     def task_observation(self, observation: Any) -> None:
         """None: the other entries are not known."""
-
-    def _kept(self, observation: Observation) -> Observation:
-        return jnp.asarray(observation)[np.array(self.keep)]
 
 
 class NoiseAndFlicker(Wrapper):
@@ -485,7 +484,7 @@ class HeldObservation(Wrapper):
         return state.env
 
 
-class WholeObservation(Wrapper):
+class WholeObservation(ObservationWrapper):
     """Shows the observation that a `HeldObservation` holds beside what the wrappers between them
     leave of it; `whole` of `WrapperConfig`.
 
@@ -503,21 +502,12 @@ class WholeObservation(Wrapper):
     def observation_space(self) -> spaces.Dict:
         return with_whole(self.env.observation_space, self._holder(None)[0].observation_space)
 
-    def opened(self, state: EnvState, observation: Observation) -> tuple[EnvState, Observation]:
-        return state, self._joined(state, observation)
-
-    def stepped(
-        self, before: EnvState, state: EnvState, transition: Transition, action: Array, key: Array
-    ) -> tuple[EnvState, Transition]:
-        seen = self._joined(state, transition.observation)
-        return state, transition._replace(observation=seen)
+    def shown(self, state: EnvState, observation: Observation) -> dict[str, Any]:
+        whole = whole_entries(self._holder(state)[1].observation)
+        return {**named_entries(observation), **whole}
 
     def task_observation(self, observation: dict[str, Any]) -> Any:
         return without_entries(observation, entries_named(observation, (WHOLE,)))
-
-    def _joined(self, state: EnvState, observation: Observation) -> dict[str, Any]:
-        whole = whole_entries(self._holder(state)[1].observation)
-        return {**named_entries(observation), **whole}
 
     def _holder(self, state: Any) -> tuple[Environment, Any]:
         """The `HeldObservation` inside, and its state within this wrapper's."""

@@ -104,14 +104,10 @@ class Hybrid(LayerStack):
         check_call(kind, known[kind], size, key=key, num_layers=1, **options)
         made = known[kind](size, key=key, num_layers=1, **options)
         if not isinstance(made, LayerStack):
-            stacks = [name for name, of in known.items() if is_stack(of)]
+            classes = {name: of for name, of in known.items() if isinstance(of, type)}
+            stacks = [name for name, of in classes.items() if issubclass(of, LayerStack)]
             raise UserError(
                 f"{kind} is not made of layers that a hybrid can take; those are "
                 f"{', '.join([ATTENTION, *stacks])}"
             )
         return made.layers[0]
-
-
-def is_stack(made: Callable[..., Any]) -> bool:
-    """Whether this is the class of a memory that is a stack of layers."""
-    return isinstance(made, type) and issubclass(made, LayerStack)
