@@ -11,10 +11,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import require_at_least, require_choice
 from clew.memory.base import State
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, Linear, like
+from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import CellOptions, CellStack, StackedCell, make_cells
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
+from clew.memory.parts.products import like
 
 Activation = Literal["relu", "tanh"]
 

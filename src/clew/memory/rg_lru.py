@@ -10,12 +10,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import LARGEST_SIZE, MOST_PARTS, UserError, require_at_least, require_fraction
 from clew.memory.base import select
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, like
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise
 from clew.memory.parts.convolution import ShortConvolution
 from clew.memory.parts.layer import Mixer
 from clew.memory.parts.linear_recurrence import ScanBackend, states_of
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
+from clew.memory.parts.products import like
 
 SHARPNESS = 8.0
 """c, the exponent of the decay where the gate is open."""

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import LARGEST_SIZE, require_at_least
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, check_heads, like, unit
+from clew.memory.parts.blocks import Init, LayerNorm, Linear, as_precise, check_heads, unit
 from clew.memory.parts.convolution import TokenShift
 from clew.memory.parts.layer import Mixer
 from clew.memory.parts.maps import MemoryMap
@@ -26,9 +26,14 @@ from clew.memory.parts.matrix_recurrence import (
     choose_matrix_form,
 )
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
+from clew.memory.parts.products import like
 
 FASTEST = math.exp(-0.5)
 """-log w where a key decays fastest, e^{-1/2}: w is above 0.545."""
+
+
+Shifted = tuple[Float[Array, "*lead n"], ...]
+"""The inputs of r, k, v, d, a and g."""
 
 
 class RWKV7State(NamedTuple):
@@ -135,16 +140,16 @@ class RWKV7Mixer(Mixer):
         log_keep, rate = self._gates(shifted)
         return {"w": MemoryMap(jnp.exp(log_keep), "keep"), "a": MemoryMap(rate, "gate")}
 
-    def _gates(self, shifted: Float[Array, "*lead six n"]) -> tuple[Array, Array]:
+    def _gates(self, shifted: Shifted) -> tuple[Array, Array]:
         """log w, and a."""
-        d = self.decay.wide(jnp.tanh(self.decay.narrow(shifted[..., 3, :])))
-        a = self.rate.wide(self.rate.narrow(shifted[..., 4, :]))
+        d = self.decay.wide(jnp.tanh(self.decay.narrow(shifted[3])))
+        a = self.rate.wide(self.rate.narrow(shifted[4]))
         return -FASTEST * jax.nn.sigmoid(d), jax.nn.sigmoid(a)
 
-    def _terms(self, shifted: Float[Array, "*lead six n"]) -> MatrixInputs:
+    def _terms(self, shifted: Shifted) -> MatrixInputs:
         """r, k~, v, log w, and the erased key, for every head."""
         read = (self.receptance, self.key, self.value)
-        r, k, v = (product(shifted[..., i, :]) for i, product in enumerate(read))
+        r, k, v = (product(shifted[i]) for i, product in enumerate(read))
         log_keep, rate = self._gates(shifted)
         removed = k * like(self.removal, k)
         k = k * (1.0 + (rate - 1.0) * like(self.replacement, k))
@@ -158,14 +163,14 @@ class RWKV7Mixer(Mixer):
         self,
         y: Float[Array, "*lead heads head"],
         terms: MatrixInputs,
-        shifted: Float[Array, "*lead six n"],
+        shifted: Shifted,
     ) -> Float[Array, "*lead n"]:
         """The norm, the bonus, the gate and the last product."""
         weighed = jnp.broadcast_to(self.bonus, y.shape) * terms.key
         score = jnp.sum(terms.query * weighed, axis=-1, keepdims=True)
         p = (self.output_norm(y) + score * terms.value).reshape(*y.shape[:-2], -1)
         narrow, wide = self.gate
-        return self.output(wide(jax.nn.sigmoid(narrow(shifted[..., 5, :]))) * p)
+        return self.output(wide(jax.nn.sigmoid(narrow(shifted[5]))) * p)
 
 
 def _begin(net: LowRank, bias: np.ndarray) -> LowRank:

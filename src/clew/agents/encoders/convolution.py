@@ -18,7 +18,8 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, like
+from clew.memory.parts.blocks import Init
+from clew.memory.parts.products import like
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
 Product = Callable[[Array, Array], Array]

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import DEEPEST, LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
-from clew.memory.parts.products import product
+from clew.memory.parts.products import like, product
 
 Terms = TypeVar("Terms")
 
@@ -76,11 +76,6 @@ def unit(x: Float[Array, "*lead n"], epsilon: float) -> Float[Array, "*lead n"]:
     """x / sqrt(sum x^2 + epsilon) over the last axis, as wide as in `standardise`."""
     square = jnp.sum(jnp.square(wide(x)), axis=-1, keepdims=True)
     return (wide(x) * jax.lax.rsqrt(square + epsilon)).astype(x.dtype)
-
-
-def like(vector: Float[Array, " n"], x: Float[Array, "*lead n"]) -> Float[Array, "*lead n"]:
-    """A parameter vector repeated over the leading axes of `x`: explicit broadcasting."""
-    return jnp.broadcast_to(vector, x.shape)
 
 
 class Linear(eqx.Module):

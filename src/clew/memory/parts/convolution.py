@@ -10,8 +10,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from clew.errors import require_at_least
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import like
 from clew.memory.parts.positions import count_positions
+from clew.memory.parts.products import like
 
 
 class ShortConvolution(eqx.Module):
@@ -67,7 +67,7 @@ class TokenShift(eqx.Module):
 
     The input before an episode is 0. The state is the last input.
 
-    Shapes: x [size] to [readers, size]; shares mu [readers, size].
+    Shapes: x [size] to one [size] for each reader; shares mu [readers, size].
     """
 
     shares: Float[Array, "readers size"]
@@ -81,7 +81,7 @@ class TokenShift(eqx.Module):
 
     def step(
         self, state: Float[Array, "one size"], x: Float[Array, " size"], start: Bool[Array, ""]
-    ) -> tuple[Float[Array, "one size"], Float[Array, "readers size"]]:
+    ) -> tuple[Float[Array, "one size"], tuple[Float[Array, " size"], ...]]:
         """One step."""
         return x[None].astype(state.dtype), self._mixed(jnp.where(start, 0.0, state[0]), x)
 
@@ -90,15 +90,16 @@ class TokenShift(eqx.Module):
         state: Float[Array, "one size"],
         xs: Float[Array, "time size"],
         starts: Bool[Array, " time"],
-    ) -> tuple[Float[Array, "one size"], Float[Array, "time readers size"]]:
+    ) -> tuple[Float[Array, "one size"], tuple[Float[Array, "time size"], ...]]:
         """A chunk."""
         last, lagged = look_back(state, xs, starts)
         return last, self._mixed(*lagged)
 
-    def _mixed(self, before: Float[Array, "*lead size"], now: Float[Array, "*lead size"]) -> Array:
-        shape = (*now.shape[:-1], *self.shares.shape)
-        now, apart = (jnp.broadcast_to(x[..., None, :], shape) for x in (now, before - now))
-        return now + jnp.broadcast_to(self.shares, shape) * apart
+    def _mixed(
+        self, before: Float[Array, "*lead size"], now: Float[Array, "*lead size"]
+    ) -> tuple[Float[Array, "*lead size"], ...]:
+        apart = before - now
+        return tuple(now + like(share, now) * apart for share in self.shares)
 
 
 def look_back(

@@ -13,8 +13,9 @@ from clew.memory.base import State, select
 from clew.memory.gru import GRUCell
 from clew.memory.kernels import Backend
 from clew.memory.parts import initial
-from clew.memory.parts.blocks import Init, Linear, like
+from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap
+from clew.memory.parts.products import like
 
 GateName = Literal["residual", "gru", "temporal_gru"]
 GATES = ("residual", "gru", "temporal_gru")
