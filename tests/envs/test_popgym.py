@@ -149,7 +149,7 @@ def test_cards_and_mines_lie_as_jax_would_shuffle_them(num_decks: int) -> None:
 
 
 def test_a_batch_in_which_nobody_chooses_is_not_computed() -> None:
-    """With a second batch axis around it both are computed, with the same results."""
+    """With a second batch axis around it too, as where several seeds are trained at once."""
     called = []
 
     def one(choice: Any, state: Any, seen: Any, key: Any) -> Any:
@@ -167,7 +167,13 @@ def test_a_batch_in_which_nobody_chooses_is_not_computed() -> None:
     many, one_of_many = jnp.arange(16.0), jnp.arange(16) == 5
     state, _ = run(one_of_many, many, many, 0.0)
     np.testing.assert_array_equal(state, jnp.where(one_of_many, -many, many))
-    twice = jax.vmap(jax.vmap(where_any(one), (0, 0, 0, None)), (0, None, None, None))
+    twice = jax.jit(jax.vmap(jax.vmap(where_any(one), (0, 0, 0, None)), (0, None, None, None)))
+    jax.effects_barrier()
+    called.clear()
+    state, _ = twice(jnp.stack([none, none]), numbers, numbers, 0.0)
+    np.testing.assert_array_equal(state, [numbers, numbers])
+    jax.effects_barrier()
+    assert not called
     state, _ = twice(jnp.stack([none, some]), numbers, numbers, 0.0)
     np.testing.assert_array_equal(state, [[1.0, 2.0, 3.0], [1.0, -2.0, 3.0]])
 

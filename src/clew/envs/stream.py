@@ -38,8 +38,7 @@ def where_any(one: Callable[..., Any]) -> Callable[..., Any]:
 
     For the others the result is `(state, seen)`, and `one` must return that too where `choice` is
     false. A few are computed one by one, more than an eighth of the batch all together. A plain
-    `vmap` of a condition would always compute both branches, as happens here if there is a second
-    batch axis around the first.
+    `vmap` of a condition would always compute both branches. Several batch axes count as one.
     """
 
     def unchanged(choice: Any, state: Any, seen: Any, key: Any) -> Any:
@@ -59,16 +58,32 @@ def where_any(one: Callable[..., Any]) -> Callable[..., Any]:
 
         return jax.lax.while_loop(lambda carry: carry[0].any(), following, (choices, others[:2]))[1]
 
-    @alone.def_vmap
-    def batched(size: int, in_batch: Sequence[Any], *inputs: Any) -> Any:
-        axes = jax.tree.map(lambda batched: 0 if batched else None, tuple(in_batch))
-        inputs = jax.vmap(lambda *each: each, axes, axis_size=size)(*inputs)
+    @jax.custom_batching.custom_vmap
+    def batched(*inputs: Any) -> Any:
         count = jnp.sum(inputs[0])
-        way = jnp.where(count == 0, 0, jnp.where(count * 8 <= size, 1, 2))
-        found = jax.lax.switch(way, (unchanged, one_by_one, jax.vmap(one)), *inputs)
+        way = jnp.where(count == 0, 0, jnp.where(count * 8 <= inputs[0].size, 1, 2))
+        return jax.lax.switch(way, (unchanged, one_by_one, jax.vmap(one)), *inputs)
+
+    @alone.def_vmap
+    def of_batch(size: int, in_batch: Sequence[Any], *inputs: Any) -> Any:
+        found = batched(*_all_in_batch(size, in_batch, inputs))
+        return found, jax.tree.map(lambda _: True, found)
+
+    @batched.def_vmap
+    def of_batches(size: int, in_batch: Sequence[Any], *inputs: Any) -> Any:
+        inputs = _all_in_batch(size, in_batch, inputs)
+        inner = inputs[0].shape[1]
+        found = batched(*jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), inputs))
+        found = jax.tree.map(lambda x: x.reshape(size, inner, *x.shape[1:]), found)
         return found, jax.tree.map(lambda _: True, found)
 
     return alone
+
+
+def _all_in_batch(size: int, in_batch: Sequence[Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs, each with the batch as its first axis."""
+    axes = jax.tree.map(lambda batched: 0 if batched else None, tuple(in_batch))
+    return jax.vmap(lambda *each: each, axes, axis_size=size)(*inputs)
 
 
 class AutoResetState(NamedTuple):

@@ -99,21 +99,24 @@ ad.defbilinear(
 )
 
 
-def _repeat(vector: Array, *, lead: tuple[int, ...]) -> Array:
-    return jnp.broadcast_to(vector, (*lead, *vector.shape))
+def _repeat(vectors: Array, *, lead: tuple[int, ...]) -> Array:
+    *batch, size = vectors.shape
+    return jnp.broadcast_to(
+        vectors.reshape(*batch, *(1 for _ in lead), size), (*batch, *lead, size)
+    )
 
 
-def _sum_repeats(gradient: Array, vector: Any, *, lead: tuple[int, ...]) -> tuple[Array]:
-    shape = gradient.shape[len(lead) :]
-    rows = gradient.reshape(math.prod(lead), math.prod(shape))
-    ones = jnp.ones((1, len(rows)), rows.dtype)
-    return (jax.lax.dot(ones, rows, precision=jax.lax.Precision.HIGHEST).reshape(shape),)
+def _sum_repeats(gradient: Array, vectors: Any, *, lead: tuple[int, ...]) -> tuple[Array]:
+    *batch, size = vectors.aval.shape
+    rows = gradient.reshape(*batch, math.prod(lead), size)
+    ones = jnp.ones((*batch, 1, rows.shape[-2]), rows.dtype)
+    return (jnp.matmul(ones, rows, precision=jax.lax.Precision.HIGHEST)[..., 0, :],)
 
 
 def _batch_repeat(
     vectors: tuple[Array], axes: tuple[int], *, lead: tuple[int, ...]
 ) -> tuple[Array, int]:
-    return _repeat_p.bind(jnp.moveaxis(vectors[0], axes[0], 0), lead=lead), len(lead)
+    return _repeat_p.bind(jnp.moveaxis(vectors[0], axes[0], 0), lead=lead), 0
 
 
 def _batch_like(
@@ -142,7 +145,9 @@ ad.defjvp(_like_p, lambda change, _, x: _repeat_p.bind(change, lead=x.shape[:-1]
 
 _repeat_p.def_impl(jax.jit(_repeat, static_argnames="lead"))
 _repeat_p.def_abstract_eval(
-    lambda vector, *, lead: ShapedArray((*lead, *vector.shape), vector.dtype)
+    lambda vectors, *, lead: ShapedArray(
+        (*vectors.shape[:-1], *lead, *vectors.shape[-1:]), vectors.dtype
+    )
 )
 mlir.register_lowering(_repeat_p, mlir.lower_fun(_repeat, multiple_results=False))
 batching.primitive_batchers[_repeat_p] = _batch_repeat
