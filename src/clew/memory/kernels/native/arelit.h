@@ -91,7 +91,8 @@ void advance_keys(const T* before, T* after, const Features<T>& f,
       rest[k] += x * query[i];
     }
   }
-  for (int k = 0; k < count; ++k) read[k] = sum_lanes<T>(sums[k]) + rest[k];
+  sum_each<count>(sums, read);
+  for (int k = 0; k < count; ++k) read[k] += rest[k];
 }
 
 // One step: the state after it, what every key vector reads, and the output if it is wanted.

@@ -13,11 +13,13 @@ constexpr int64_t kPiece = 16;
 
 constexpr int kRows = 4;  // of a state that are taken together
 
-// Calls work(first row, how many as a constant) for all rows, some at a time.
-template <typename Work>
+// Calls work(first row, how many as a constant) for all rows, `most` at a time while there are
+// so many.
+template <int most = kRows, typename Work>
 void each_group(int64_t rows, const Work& work) {
   int64_t v = 0;
-  for (; v + kRows <= rows; v += kRows) work(v, std::integral_constant<int, kRows>());
+  for (; v + most <= rows; v += most) work(v, std::integral_constant<int, most>());
+  for (; v + 4 <= rows; v += 4) work(v, std::integral_constant<int, 4>());
   if (rows - v == 3) return work(v, std::integral_constant<int, 3>());
   if (rows - v == 2) return work(v, std::integral_constant<int, 2>());
   if (rows - v == 1) work(v, std::integral_constant<int, 1>());

@@ -13,6 +13,10 @@
 
 namespace clew {
 
+// Rows that are taken together: a step waits for the sums of the one before it, and more rows wait
+// together.
+constexpr int kMatrixRows = kTileRows;
+
 // What a step writes: its value; that less what is held of its key; or its value, and less of what
 // is held of another key.
 enum class Rule { sum, delta, erase };
@@ -82,7 +86,7 @@ inline void hold_rows(const T* rows, const T* key, int64_t wide, T* held) {
   typename Vector<T>::type sums[many] = {};
   for (int64_t j = 0; j < wide; j += Vector<T>::lanes)
     for (int k = 0; k < many; ++k) sums[k] += load_vector(rows + k * wide + j) * load_vector(key + j);
-  for (int k = 0; k < many; ++k) held[k] = sum_lanes<T>(sums[k]);
+  sum_each<many>(sums, held);
 }
 
 // Takes `many` rows from the first one on through a piece. `old` holds them before it; the state
@@ -119,7 +123,7 @@ void advance_matrix(MatrixPiece<T>& p, int64_t first, const T* old, T* states, i
         sums[k] += x * asked;
       }
     }
-    for (int k = 0; k < many; ++k) read[k] = sum_lanes<T>(sums[k]);
+    sum_each<many>(sums, read);
   }
 }
 
@@ -140,7 +144,7 @@ void store_rows(const MatrixChunk<T>& c, int64_t n, int64_t h, const T* rows, T*
 // A whole piece of one head, in place.
 template <Rule rule, bool keyed, typename T>
 void advance_piece(MatrixPiece<T>& p, T* state) {
-  each_group(p.rows, [&](int64_t v, auto many) {
+  each_group<kMatrixRows>(p.rows, [&](int64_t v, auto many) {
     T* rows = state + v * p.wide;
     advance_matrix<rule, keyed, many.value>(p, v, rows, rows, 0);
   });

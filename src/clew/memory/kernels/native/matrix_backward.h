@@ -25,7 +25,7 @@ struct MatrixPieceGradients {
         erased(p.erased.size()),
         share(p.share.size()),
         rate(p.rate.size()),
-        zeros(kRows * p.wide) {}
+        zeros(kMatrixRows * p.wide) {}
 
   void clear() {
     for (Room<T>* all : {&query, &key, &keep, &erased, &share, &rate})
@@ -70,10 +70,8 @@ void retreat_writes(const MatrixPiece<T>& p, int64_t i, int64_t first, const T* 
     add_vector(&of.key[i * wide + j], of_key);
     if constexpr (rule == Rule::erase) add_vector(&of.share[i * wide + j], of_share);
   }
-  for (int k = 0; k < many; ++k) {
-    of_written[k] = sum_lanes<T>(into_written[k]);
-    of_held[k] = sum_lanes<T>(into_held[k]);
-  }
+  sum_each<many>(into_written, of_written);
+  if constexpr (rule == Rule::erase) sum_each<many>(into_held, of_held);
 }
 
 // And back through what is kept and held, to the gradient of the state before it. What was held is
@@ -146,7 +144,7 @@ template <Rule rule, bool keyed, typename T>
 void matrix_backward(const MatrixChunk<T>& c, const MatrixGradients<T>& g, int64_t n, int64_t h) {
   const int64_t wide = c.wide(), size = c.value * wide;
   const int64_t pieces = (c.time + kPiece - 1) / kPiece;
-  Room<T> kept(pieces * size), of_state(size), states((kPiece + 1) * kRows * wide);
+  Room<T> kept(pieces * size), of_state(size), states((kPiece + 1) * kMatrixRows * wide);
   MatrixPiece<T> p(c);
   MatrixPieceGradients<T> of(p);
   load_rows(c, n, h, c.state, kept.data());
@@ -160,7 +158,7 @@ void matrix_backward(const MatrixChunk<T>& c, const MatrixGradients<T>& g, int64
   for (int64_t piece = pieces - 1; piece >= 0; --piece) {
     p.enter(c, n, h, piece);
     of.clear();
-    each_group(c.value, [&](int64_t v, auto many) {
+    each_group<kMatrixRows>(c.value, [&](int64_t v, auto many) {
       const int64_t stride = many.value * wide;
       std::copy_n(kept.data() + piece * size + v * wide, stride, states.data());
       advance_matrix<rule, keyed, many.value>(p, v, states.data(), states.data() + stride, stride);

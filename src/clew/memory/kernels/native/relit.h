@@ -106,7 +106,8 @@ void advance_rows(Piece<T>& p, int64_t first, int64_t wide, const T* old, T* sta
       }
     }
     T* read = &p.read[i * p.rows + first];
-    for (int k = 0; k < many; ++k) read[k] = sum_lanes<T>(sums[k]) + rest[k];
+    sum_each<many>(sums, read);
+    for (int k = 0; k < many; ++k) read[k] += rest[k];
   }
 }
 

@@ -32,7 +32,7 @@ struct PieceGradients {
 template <int many, typename T>
 void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, const T* before,
                   const T* after, const T* of_read, T* of_state, FeatureGradients<T>& of,
-                  T (*sums)[3]) {
+                  T (*sums)[many]) {
   const T *from = &p.from[i * p.rows + first], *by = &p.by[i * p.rows + first];
   const T *added = &p.added[i * p.rows + first], *keep = p.steps[i].keep;
   const T *add = p.steps[i].add, *query = p.steps[i].query;
@@ -61,11 +61,9 @@ void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, con
     store_vector(of_add + j, sum_add);
     store_vector(of_query + j, sum_query);
   }
-  for (int k = 0; k < many; ++k) {
-    sums[k][0] = sum_lanes<T>(of_from[k]);
-    sums[k][1] = sum_lanes<T>(of_by[k]);
-    sums[k][2] = sum_lanes<T>(of_added[k]);
-  }
+  sum_each<many>(of_from, sums[0]);
+  sum_each<many>(of_by, sums[1]);
+  sum_each<many>(of_added, sums[2]);
   for (; j < wide; ++j) {
     for (int k = 0; k < many; ++k) {
       const int64_t at = k * wide + j;
@@ -73,9 +71,9 @@ void retreat_rows(const Piece<T>& p, int64_t i, int64_t first, int64_t wide, con
       of_query[j] += of_read[k] * after[at];
       of_add[j] += added[k] * g;
       of_keep[j] += by[k] * of_decay;
-      sums[k][0] += of_decay;
-      sums[k][1] += of_decay * keep[j];
-      sums[k][2] += g * add[j];
+      sums[0][k] += of_decay;
+      sums[1][k] += of_decay * keep[j];
+      sums[2][k] += g * add[j];
       of_state[at] = g * (from[k] + by[k] * keep[j]);
     }
   }
@@ -97,7 +95,7 @@ void retreat_group(const ReLiT<T>& o, const Piece<T>& p, int64_t first, const T*
   for (int64_t i = p.count - 1; i >= 0; --i) {
     const Features<T>& f = p.steps[i];
     const T* before = p.starts[i] ? of.zeros.data() : states + i * stride;
-    T of_read[many], sums[many][3];
+    T of_read[many], sums[3][many];
     for (int k = 0; k < many; ++k) {
       const T of_output = of_outputs[i * o.sizes.heads * o.sizes.head + first + k];
       of_read[k] = of_output / of.below[i];
@@ -107,9 +105,9 @@ void retreat_group(const ReLiT<T>& o, const Piece<T>& p, int64_t first, const T*
                        of.steps[i], sums);
     for (int k = 0; k < many; ++k) {
       const int64_t v = first + k;
-      const T of_beta = o.joint ? sums[k][1] - sums[k][0] : -sums[k][1];
-      of.steps[i].beta[v] += of_beta + sums[k][2] * f.value[v];
-      of.steps[i].value[v] += sums[k][2] * f.beta[v];
+      const T of_beta = o.joint ? sums[1][k] - sums[0][k] : -sums[1][k];
+      of.steps[i].beta[v] += of_beta + sums[2][k] * f.value[v];
+      of.steps[i].value[v] += sums[2][k] * f.beta[v];
     }
     if (p.starts[i]) std::fill_n(of_state, stride, T(0));
   }
@@ -119,7 +117,7 @@ template <typename T>
 void retreat_normaliser(const ReLiT<T>& o, const Piece<T>& p, const T* states, T* of_state,
                         PieceGradients<T>& of) {
   const int64_t wide = o.sizes.wide();
-  T ignored[1][3];
+  T ignored[3][1];
   for (int64_t i = p.count - 1; i >= 0; --i) {
     const T* before = p.starts[i] ? of.zeros.data() : states + i * wide;
     retreat_rows<1>(p, i, o.sizes.head, wide, before, states + (i + 1) * wide, &of.of_below[i],

@@ -8,29 +8,6 @@ namespace clew {
 
 constexpr int kTogether = 4;  // rows that are read side by side
 
-// out[r] += the sum of v[r]'s numbers.
-template <typename T>
-inline void add_sums(const typename Vector<T>::type* v, T* out) {
-  for (int r = 0; r < kTogether; ++r) out[r] += sum_lanes<T>(v[r]);
-}
-
-#if defined(__AVX512F__)
-// Four rows at once.
-template <>
-inline void add_sums<float>(const Vector<float>::type* v, float* out) {
-  __m256 half[kTogether];
-  for (int r = 0; r < kTogether; ++r) {
-    const __m512 whole = (__m512)v[r];
-    const __m512 other = _mm512_shuffle_f32x4(whole, whole, 0x4e);
-    half[r] = _mm512_castps512_ps256(_mm512_add_ps(whole, other));
-  }
-  const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(half[0], half[1]),
-                                     _mm256_hadd_ps(half[2], half[3]));
-  const __m128 all = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
-  _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), all));
-}
-#endif
-
 // out[i] += a . row i, for `count` rows `step` apart.
 template <typename T>
 void add_products(const T* a, const T* rows, int64_t count, int64_t step, int64_t size, T* out) {
@@ -45,7 +22,9 @@ void add_products(const T* a, const T* rows, int64_t count, int64_t step, int64_
       const V x = load_vector(a + d);
       for (int r = 0; r < kTogether; ++r) sums[r] += x * load_vector(row + r * step + d);
     }
-    add_sums<T>(sums, out + i);
+    T each[kTogether];
+    sum_each<kTogether>(sums, each);
+    for (int r = 0; r < kTogether; ++r) out[i + r] += each[r];
     for (; d < size; ++d)
       for (int r = 0; r < kTogether; ++r) out[i + r] += a[d] * row[r * step + d];
   }

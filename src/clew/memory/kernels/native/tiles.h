@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -55,6 +56,29 @@ inline float sum_lanes<float>(Vector<float>::type v) {
   return _mm512_reduce_add_ps((__m512)v);
 }
 #endif
+
+// The sum of each of `many` vectors.
+template <int many, typename T>
+inline void sum_each(const typename Vector<T>::type* v, T* out) {
+  int k = 0;
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) {  // four at once
+    for (; k + 4 <= many; k += 4) {
+      __m256 half[4];
+      for (int r = 0; r < 4; ++r) {
+        const __m512 whole = (__m512)v[k + r];
+        const __m512 other = _mm512_shuffle_f32x4(whole, whole, 0x4e);
+        half[r] = _mm512_castps512_ps256(_mm512_add_ps(whole, other));
+      }
+      const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(half[0], half[1]),
+                                         _mm256_hadd_ps(half[2], half[3]));
+      const __m128 all = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+      _mm_storeu_ps(out + k, all);
+    }
+  }
+#endif
+  for (; k < many; ++k) out[k] = sum_lanes<T>(v[k]);
+}
 
 // The next multiple of `step`.
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
