@@ -4,7 +4,7 @@
 
 The gradient of a vector that every step shares is a sum over all steps. With JAX's broadcasting
 XLA computes the terms of this sum a second time, in a loop of its own; `like` of
-`clew.memory.parts.products` makes it a product with ones. Measured are the sixteen gradient steps
+`clew.memory.parts.repeated` makes it a product with ones. Measured are the sixteen gradient steps
 of one update, at the sizes of `clew study popgym`, on one thread, both forms by turns.
 """
 
@@ -29,7 +29,7 @@ from clew.interact.rollout import gather
 from clew.lab.bench.machine import call_seconds, device
 from clew.lab.bench.timing import Estimate, estimate, ratio
 from clew.lab.studies.popgym import grid
-from clew.memory.parts import products
+from clew.memory.parts import repeated
 from clew.report.document import Measured, Table, tabulate
 from clew.run.build import Parts, make_parts
 from clew.run.updates import init_run
@@ -63,7 +63,7 @@ def broadcasting() -> Iterator[None]:
     def broadcast(vector: Any, x: Any) -> Any:
         return jnp.broadcast_to(vector, x.shape)
 
-    users = [m for m in list(sys.modules.values()) if vars(m).get("like") is products.like]
+    users = [m for m in list(sys.modules.values()) if vars(m).get("like") is repeated.like]
     patches = [mock.patch.object(module, "like", broadcast) for module in users]
     for patch in patches:
         patch.start()

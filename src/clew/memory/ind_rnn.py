@@ -15,7 +15,7 @@ from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.cells import CellOptions, CellStack, StackedCell, make_cells
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.options import takes_options_of
-from clew.memory.parts.products import like
+from clew.memory.parts.repeated import like
 
 Activation = Literal["relu", "tanh"]
 

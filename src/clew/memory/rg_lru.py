@@ -16,7 +16,7 @@ from clew.memory.parts.layer import Mixer
 from clew.memory.parts.linear_recurrence import ScanBackend, states_of
 from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
-from clew.memory.parts.products import like
+from clew.memory.parts.repeated import like
 
 SHARPNESS = 8.0
 """c, the exponent of the decay where the gate is open."""

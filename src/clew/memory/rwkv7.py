@@ -26,7 +26,7 @@ from clew.memory.parts.matrix_recurrence import (
     choose_matrix_form,
 )
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
-from clew.memory.parts.products import like
+from clew.memory.parts.repeated import like
 
 FASTEST = math.exp(-0.5)
 """-log w where a key decays fastest, e^{-1/2}: w is above 0.545."""

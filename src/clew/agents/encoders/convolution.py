@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init
-from clew.memory.parts.products import like
+from clew.memory.parts.repeated import like
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
 Product = Callable[[Array, Array], Array]

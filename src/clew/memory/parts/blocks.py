@@ -13,7 +13,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from clew.errors import DEEPEST, LARGEST_SIZE, MOST_PARTS, require_at_least, require_choice
 from clew.memory.parts import initial
-from clew.memory.parts.products import like, product
+from clew.memory.parts.products import product
+from clew.memory.parts.repeated import like
 
 Terms = TypeVar("Terms")
 

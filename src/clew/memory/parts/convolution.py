@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from clew.errors import require_at_least
 from clew.memory.parts import initial
 from clew.memory.parts.positions import count_positions
-from clew.memory.parts.products import like
+from clew.memory.parts.repeated import like
 
 
 class ShortConvolution(eqx.Module):

@@ -15,7 +15,7 @@ from clew.memory.kernels import Backend
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.products import like
+from clew.memory.parts.repeated import like
 
 GateName = Literal["residual", "gru", "temporal_gru"]
 GATES = ("residual", "gru", "temporal_gru")

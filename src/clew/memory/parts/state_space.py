@@ -14,7 +14,8 @@ from clew.memory.parts.blocks import Init, LayerNorm, Linear, wide
 from clew.memory.parts.diagonal import DiagonalMixer
 from clew.memory.parts.linear_recurrence import ScanBackend
 from clew.memory.parts.maps import MemoryMap
-from clew.memory.parts.products import like, product
+from clew.memory.parts.products import product
+from clew.memory.parts.repeated import like
 
 Activation = Literal["none", "gelu", "half_glu", "full_glu"]
 """What follows y: nothing; a = gelu(y); a sigmoid(a W + b); or (a W_1 + b_1) sigmoid(a W_2 + b_2).
