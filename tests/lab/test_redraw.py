@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import associative_recall, forms, learner, lengths, measured, plans, product_times
+from benchmarks import (
+    associative_recall,
+    forms,
+    learner,
+    lengths,
+    measured,
+    plans,
+    product_times,
+    repeated_vectors,
+)
 from benchmarks import short_to_long as shorter
 from benchmarks.approximation import tables
 from benchmarks.costs import __main__ as costs
@@ -24,6 +33,11 @@ CASES = {
     "memory-maze-speed": (learner.document, learner.FILE, learner.Row, learner.LearnerPlan),
     "popgym-bounds": (bounds.document, "bounds"),
     "pramanik-costs": (costs.again, "costs", *costs.KINDS),
+    "repeated-vectors": (
+        repeated_vectors.document,
+        "repeated-vectors",
+        repeated_vectors.Row,
+    ),
     "product-times": (
         product_times.document,
         "products",
