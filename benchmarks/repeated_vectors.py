@@ -11,7 +11,7 @@ of one update, at the sizes of `clew study popgym`, on one thread, both forms by
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -64,14 +64,10 @@ def broadcasting() -> Iterator[None]:
         return jnp.broadcast_to(vector, x.shape)
 
     users = [m for m in list(sys.modules.values()) if vars(m).get("like") is repeated.like]
-    patches = [mock.patch.object(module, "like", broadcast) for module in users]
-    for patch in patches:
-        patch.start()
-    try:
+    with ExitStack() as patches:
+        for module in users:
+            patches.enter_context(mock.patch.object(module, "like", broadcast))
         yield
-    finally:
-        for patch in patches:
-            patch.stop()
 
 
 def update_of(parts: Parts) -> Callable[[], Any]:

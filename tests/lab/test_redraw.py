@@ -33,17 +33,13 @@ CASES = {
     "memory-maze-speed": (learner.document, learner.FILE, learner.Row, learner.LearnerPlan),
     "popgym-bounds": (bounds.document, "bounds"),
     "pramanik-costs": (costs.again, "costs", *costs.KINDS),
-    "repeated-vectors": (
-        repeated_vectors.document,
-        "repeated-vectors",
-        repeated_vectors.Row,
-    ),
     "product-times": (
         product_times.document,
         "products",
         product_times.Row,
         product_times.ProductPlan,
     ),
+    "repeated-vectors": (repeated_vectors.document, "repeated-vectors", repeated_vectors.Row),
 }
 
 

@@ -15,6 +15,7 @@ from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import GatedOutput, MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
+from clew.memory.parts.repeated import like
 
 Decay = Literal["learned", "none"]
 
@@ -107,7 +108,7 @@ class GatedDeltaMixer(MatrixMixer):
     def _rates(self, x: Float[Array, "*lead n"]) -> list[Array]:
         """log a, and every b."""
         of_a, *of_b = jnp.split(self.rates(x), 1 + self.num_householder, axis=-1)
-        log_keep = -jnp.exp(jnp.broadcast_to(self.log_rate, of_a.shape)) * jax.nn.softplus(of_a)
+        log_keep = -jnp.exp(like(self.log_rate, of_a)) * jax.nn.softplus(of_a)
         if self.decay == "none":
             log_keep = jnp.zeros_like(log_keep)
         largest = 2.0 if self.negative_eigenvalues else 1.0

@@ -15,6 +15,7 @@ from clew.memory.parts.maps import MemoryMap
 from clew.memory.parts.matrix_mixer import MatrixMixer, in_heads
 from clew.memory.parts.matrix_recurrence import MatrixBackend, MatrixInputs, choose_matrix_form
 from clew.memory.parts.mixers import MixerOptions, MixerStack, stacks
+from clew.memory.parts.repeated import like
 
 
 class Mamba2Mixer(MatrixMixer):
@@ -78,7 +79,7 @@ class Mamba2Mixer(MatrixMixer):
         dt = jax.nn.softplus(self.rates(x))
         shape = (*dt.shape, self.state_size)
         query, key = (jnp.broadcast_to(part[..., None, :], shape) for part in (c, b))
-        log_keep = -jnp.exp(jnp.broadcast_to(self.log_rate, dt.shape)) * dt
+        log_keep = -jnp.exp(like(self.log_rate, dt)) * dt
         return MatrixInputs(query, key, dt[..., None] * values, log_keep)
 
     def finish(
@@ -95,7 +96,7 @@ class Mamba2Mixer(MatrixMixer):
     def maps(self, xs: Float[Array, "time n"]) -> dict[str, MemoryMap]:
         """exp(dt A) and dt of every head and step."""
         dt = jax.nn.softplus(self.rates(self.norm(xs)))
-        rate = jnp.exp(jnp.broadcast_to(self.log_rate, dt.shape))
+        rate = jnp.exp(like(self.log_rate, dt))
         return {"exp(dt A)": MemoryMap(jnp.exp(-rate * dt), "keep"), "dt": MemoryMap(dt, "gate")}
 
     def _parts(self, read: Float[Array, "*lead wide"]) -> tuple[Array, Array, Array]:

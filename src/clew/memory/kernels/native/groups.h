@@ -19,7 +19,7 @@ template <int most = kRows, typename Work>
 void each_group(int64_t rows, const Work& work) {
   int64_t v = 0;
   for (; v + most <= rows; v += most) work(v, std::integral_constant<int, most>());
-  for (; v + 4 <= rows; v += 4) work(v, std::integral_constant<int, 4>());
+  for (; v + kRows <= rows; v += kRows) work(v, std::integral_constant<int, kRows>());
   if (rows - v == 3) return work(v, std::integral_constant<int, 3>());
   if (rows - v == 2) return work(v, std::integral_constant<int, 2>());
   if (rows - v == 1) work(v, std::integral_constant<int, 1>());
