@@ -19,7 +19,9 @@ from clew.memory import MEMORIES, AbstractMemory, make_memory, options_among
 from clew.memory.gru import GRU
 from clew.memory.lstm import LSTM
 from clew.memory.parts import initial
+from clew.memory.parts.mixers import MixerStack
 from memory_samples import SMALL
+from slow_cases import fast_only
 
 prng_key = jax.dtypes.prng_key
 SHAPES = ((7, 128), (300, 400), (3, 3, 4, 8))
@@ -145,6 +147,23 @@ def test_gates_of_cells_begin_open() -> None:
         make_memory("gru", input_size=3, key=key, chrono=1)
     with pytest.raises(UserError, match="forget_bias needs chrono=0"):
         make_memory("lstm", input_size=3, key=key, chrono=10, forget_bias=1.0)
+
+
+STACKS = [name for name, kind in MEMORIES.items() if issubclass(kind, MixerStack)]
+
+
+@pytest.mark.parametrize("name", fast_only(STACKS, "s5"))
+def test_layers_with_a_residual_weight_begin_as_the_identity(name: str) -> None:
+    """The output is then the embedding, whose weights are those of a memory without."""
+    memory, plain = (
+        make_memory(name, input_size=3, key=jax.random.key(1), residual_weight=weight)
+        for weight in (True, False)
+    )
+    assert isinstance(memory, MixerStack) and isinstance(plain, MixerStack)
+    assert [layer.weight for layer in plain.layers] == [None, None]
+    xs, starts = jax.random.normal(jax.random.key(2), (5, 3)), jnp.arange(5) == 2
+    _, outputs = memory.unroll(memory.init_state(), xs, starts)
+    assert np.array_equal(outputs, plain.embed(xs))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.memory.parts.blocks import Init, Linear, with_drawn_bias
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import Layer, Mixer
+from clew.memory.parts.layer import Layer, LayerOptions, Mixer
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, embedded_layers
 
@@ -28,6 +28,7 @@ class MixerOptions(TypedDict, total=False):
     num_layers: int
     ffn_size: int | None
     gate: GateName
+    residual_weight: bool
     init: Init
 
 
@@ -40,6 +41,7 @@ def mixer_stack(
     num_layers: int = 2,
     ffn_size: int | None = None,
     gate: GateName = "residual",
+    residual_weight: bool = False,
     init: Init = "orthogonal",
     **options: Any,
 ) -> tuple[Linear, tuple[Layer[M], ...]]:
@@ -57,6 +59,8 @@ def mixer_stack(
         num_layers: number of layers.
         ffn_size: hidden width of the feed-forward net; `hidden_size` if None.
         gate: how a sublayer joins the stream: "residual", or "gru" as in GTrXL.
+        residual_weight: multiplies what both sublayers add by one learned number per layer, which
+            starts at 0, as in ReZero: at the start the output is e.
         init: "orthogonal" (gain sqrt 2), "lecun" or "uniform".
         **options: the mixer's options.
 
@@ -68,7 +72,8 @@ def mixer_stack(
         return mixer(hidden_size, key=mixer_key, init=init, **options)
 
     sizes = (input_size, hidden_size, num_layers, ffn_size)
-    embedding, layers = embedded_layers(one, *sizes, key=key, init=init, gate=gate, norm="before")
+    joined: LayerOptions = {"gate": gate, "norm": "before", "residual_weight": residual_weight}
+    embedding, layers = embedded_layers(one, *sizes, key=key, init=init, **joined)
     return with_drawn_bias(embedding, key=key), layers
 
 
