@@ -104,6 +104,7 @@ STUDIES: dict[str, Study] = {
     "r2d2-defaults": which_learner.r2d2_defaults(),
     "residual-weight": residual_weight.residual_weight(),
     "s5-with-weight": residual_weight.in_all(),
+    "s5-with-weight/first": residual_weight.first(),
     "shm-weights": shm_weights.shm_weights(),
     "short-to-long": short_to_long.further(),
     "silent-tasks": silent_tasks.silent_tasks(),
