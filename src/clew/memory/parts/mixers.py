@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from clew.memory.parts.blocks import Init, Linear, with_drawn_bias
 from clew.memory.parts.gates import GateName
-from clew.memory.parts.layer import Layer, LayerOptions, Mixer
+from clew.memory.parts.layer import Layer, Mixer
 from clew.memory.parts.options import takes_options_of
 from clew.memory.parts.stack import LayerStack, embedded_layers
 
@@ -72,8 +72,9 @@ def mixer_stack(
         return mixer(hidden_size, key=mixer_key, init=init, **options)
 
     sizes = (input_size, hidden_size, num_layers, ffn_size)
-    joined: LayerOptions = {"gate": gate, "norm": "before", "residual_weight": residual_weight}
-    embedding, layers = embedded_layers(one, *sizes, key=key, init=init, **joined)
+    embedding, layers = embedded_layers(
+        one, *sizes, key=key, init=init, gate=gate, norm="before", residual_weight=residual_weight
+    )
     return with_drawn_bias(embedding, key=key), layers
 
 
