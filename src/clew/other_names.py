@@ -175,6 +175,7 @@ OTHER_NAMES = {
     "rnn_hidden_dim": "memory_options",
     "rnn_hidden_size": "memory_options",
     "rnn_layers": "memory_options",
+    "rnn_lr": "memory_rate",
     "rnn_num_layers": "memory_options",
     "rnn_size": "memory_options",
     "rnn_type": "memory",
@@ -236,6 +237,7 @@ OTHER_NAMES = {
 """Name of a setting in another library to the field's name here."""
 
 _TEMPERATURE = "SAC learns it from there on; with temperature_rate=0 it stays"
+_ONE_RATE = "one for all networks; memory_rate and SAC's temperature_rate are fractions of it"
 _SEQUENCES = "sequences of a gradient step, not steps"
 _EPSILON = "each environment keeps its own epsilon, see epsilon_exponent"
 _GRADIENT_STEPS = "after every rollout"
@@ -271,7 +273,7 @@ stands before that of `OTHER_NAMES`."""
 
 NOTES = {
     "activation_fn": "relu or elu, between the encoder's layers",
-    "actor_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
+    "actor_lr": _ONE_RATE,
     "alpha": _TEMPERATURE,
     "anneal_lr": "linear",
     "asymmetric": _CRITIC,
@@ -289,7 +291,7 @@ NOTES = {
     "CnnLstmPolicy": "behind network.encoder=nature",
     "CnnPolicy": "behind network.encoder=nature",
     "context_length": "window=128",
-    "critic_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
+    "critic_lr": _ONE_RATE,
     "d_model": "hidden_size=64",
     "desired_kl": "it ends the gradient steps of a rollout; it does not change the learning rate",
     "eval_freq": "environment steps of each seed, not calls",
@@ -331,13 +333,14 @@ NOTES = {
     "obs_groups": _CRITIC,
     "policy": "the rest of the network is in network",
     "policy_kwargs": "the rest of the network is in network",
-    "policy_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
+    "policy_lr": _ONE_RATE,
     "privileged_obs": _CRITIC,
     "privileged_observations": _CRITIC,
-    "q_lr": "one for all networks; SAC's memory_rate and temperature_rate are fractions of it",
+    "q_lr": _ONE_RATE,
     "rnn_hidden_dim": "hidden_size=64",
     "rnn_hidden_size": "hidden_size=64",
     "rnn_layers": "num_layers=2",
+    "rnn_lr": "a fraction of learning_rate",
     "rnn_num_layers": "num_layers=2",
     "rnn_size": "hidden_size=64",
     "rnn_type": "gru, lstm or another",

@@ -8,16 +8,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+import optax
 import pytest
 
 from clew.agents.learners import LEARNERS, LearnerSettings, describes_updates, make_learner
 from clew.agents.learners.a2c import A2C, A2CConfig
 from clew.agents.learners.base import make_schedule
-from clew.agents.learners.ppo import PPOConfig
-from clew.agents.learners.pqn import PQNConfig
-from clew.agents.learners.r2d2 import R2D2Config
+from clew.agents.learners.ppo import PPO, PPOConfig
+from clew.agents.learners.pqn import PQN, PQNConfig
+from clew.agents.learners.r2d2 import R2D2, R2D2Config
 from clew.agents.learners.sac import SACConfig
-from clew.agents.network import NetworkConfig
+from clew.agents.network import Agent, NetworkConfig
 from clew.agents.trajectory import reread
 from clew.cli.parse import field_docs, option_names
 from clew.envs import AutoReset, TMaze
@@ -59,6 +60,30 @@ def test_a_schedule_warms_up_and_ends_where_the_run_does(schedule: str, after: l
         np.testing.assert_allclose([plain(i) for i in (0, 4, 8)], after, atol=1e-5)
     assert A2C(config).gathering.scheduled
     assert A2C(replace(config, warmup_fraction=0.0)).gathering.scheduled == (schedule != "constant")
+
+
+@pytest.mark.parametrize("memory", ["gru", "none"])
+@pytest.mark.parametrize("kind", [A2C, PPO, PQN, R2D2])
+def test_the_memory_learns_at_a_rate_of_its_own(kind: type, memory: str) -> None:
+    """Everything else steps as without it; SAC's several memories have a test of their own."""
+    agent = agent_on(short_maze(), memory, {"hidden_size": 8} if memory == "gru" else {})
+    params = eqx.filter(agent, eqx.is_inexact_array)
+    gradient = jax.tree.map(jax.numpy.ones_like, params)
+    whole, tenth, nothing = (
+        _steps(kind(kind.settings(memory_rate=rate)).optimiser, gradient, params)
+        for rate in (1.0, 0.1, 0.0)
+    )
+    assert np.any(arrays_of(whole)[0])
+    for fraction, steps in ((0.1, tenth), (0.0, nothing)):
+        expected = jax.tree.map(lambda x, f=fraction: f * x, whole.memory)
+        for part, other in ((steps.memory, expected), (steps.heads, whole.heads)):
+            for array, of_whole in zip(arrays_of(part), arrays_of(other), strict=True):
+                np.testing.assert_allclose(array, of_whole, rtol=1e-6)
+
+
+def _steps(optimiser: optax.GradientTransformation, gradient: Agent, params: Agent) -> Any:
+    with jax.numpy_dtype_promotion("standard"):
+        return optimiser.update(gradient, optimiser.init(params), params)[0]
 
 
 ACCUMULATED = {
@@ -107,6 +132,7 @@ IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
     (A2CConfig(), {"minibatches": 3}, "minibatches"),
     (A2CConfig(), {"learning_rate": float("nan")}, "learning_rate"),
     (A2CConfig(), {"learning_rate": -1e-3}, "learning_rate"),
+    (A2CConfig(), {"memory_rate": -1.0}, "memory_rate"),
     (A2CConfig(), {"entropy_cost": float("inf")}, "entropy_cost"),
     (A2CConfig(), {"gamma": 1.5}, "gamma"),
     (A2CConfig(), {"lam": -0.1}, "lam"),
@@ -140,7 +166,7 @@ IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
     (IN_SAC, {"polyak": 0.0}, "polyak"),
     (IN_SAC, {"polyak": 1.5}, "polyak"),
     (IN_SAC, {"initial_temperature": 0.0}, "initial_temperature"),
-    (IN_SAC, {"memory_rate": -1.0}, "memory_rate"),
+    (IN_SAC, {"temperature_rate": -1.0}, "temperature_rate"),
     (IN_SAC, {"entropy_fraction": 1.5}, "entropy_fraction"),
     (IN_SAC, {"target_entropy": float("nan")}, "target_entropy"),
 ]

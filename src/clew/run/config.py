@@ -408,6 +408,7 @@ _NEWER = (
         for n in ("a2c", "ppo")
         for name in ("warmup_fraction", "gradient_accumulation")
     ),
+    *(f"{n}.memory_rate" for n in ("a2c", "ppo", "pqn", "r2d2")),
     "wrappers",
     *(f"wrappers.{name}" for name in ("trial_episodes", "trial_memory")),
     *(f"wrappers.{name}" for name in ("action_mask", "show_action_mask", "metrics")),

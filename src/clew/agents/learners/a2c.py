@@ -33,6 +33,7 @@ from clew.agents.learners.base import (
     valid_mean,
     valid_sum,
     validate_actor_critic,
+    with_memory_rate,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
@@ -57,6 +58,9 @@ class A2CConfig(Settings):
     up to rounding the step is the same. Must divide the environments of a minibatch."""
     learning_rate: float = 1e-3
     """Learning rate of Adam (Table A.1 sweeps 1e-3 to 1e-5)."""
+    memory_rate: float = 1.0
+    """Learning rate of the memory's parameters as a fraction of learning_rate; with 0 the memory
+    keeps its initial weights."""
     schedule: str = "constant"
     """Schedule of the learning rate over a run: constant, as published; linear or cosine, down to 0
     at the last gradient step; or module:function, one of your own, see `make_schedule`."""
@@ -214,7 +218,8 @@ class A2C:
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the settings' schedule."""
         config = self.config
-        return adam(config, make_schedule(config, self.updates * config.minibatches))
+        schedule = make_schedule(config, self.updates * config.minibatches)
+        return with_memory_rate(adam(config, schedule), config)
 
     @property
     def gathering(self) -> Gathering:

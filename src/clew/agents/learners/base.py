@@ -125,8 +125,10 @@ class LearnerConfig(Settings, Protocol):
 
 
 class AdamConfig(LearnerConfig, Protocol):
-    """The settings that `adam` and `make_schedule` read."""
+    """The settings that `adam`, `make_schedule` and `with_memory_rate` read."""
 
+    @property
+    def memory_rate(self) -> float: ...
     @property
     def schedule(self) -> str: ...
     @property
@@ -228,6 +230,29 @@ def adam(
     return after_clipping(optimiser, config.max_grad_norm)
 
 
+def scale_steps(
+    rate: float, parts: Callable[[PyTree[Array]], list[PyTree[Array]]]
+) -> optax.GradientTransformation:
+    """Multiplies an optimiser's steps by a number, in some parts of what it changes."""
+
+    def scaled(steps: PyTree[Array], params: PyTree[Array] | None) -> PyTree[Array]:
+        return eqx.tree_at(parts, steps, jax.tree.map(lambda x: rate * x, parts(steps)))
+
+    return optax.stateless(scaled)
+
+
+def with_memory_rate(
+    optimiser: optax.GradientTransformation, config: AdamConfig
+) -> optax.GradientTransformation:
+    """The optimiser with `memory_rate` times its learning rate for the agent's memory.
+
+    Source: Luo et al. (2024, RESeL), for learners with a replay.
+    """
+    if config.memory_rate == 1:  # Its state keeps the paths that checkpoints have.
+        return optimiser
+    return optax.chain(optimiser, scale_steps(config.memory_rate, lambda agent: [agent.memory]))
+
+
 def after_clipping(
     optimiser: optax.GradientTransformation, max_norm: float | None
 ) -> optax.GradientTransformation:
@@ -292,13 +317,14 @@ def require_parts(count: int, sequences: int, what: str) -> None:
 
 
 def validate_adam(config: AdamConfig) -> None:
-    """Raises `UserError` for impossible settings of `adam` and `make_schedule`."""
+    """Raises `UserError` for impossible settings of an optimiser."""
     if is_reference(config.schedule):
         resolve(config.schedule)
     else:
         require_choice("schedule", config.schedule, SCHEDULES)
     require_fraction("warmup_fraction", config.warmup_fraction)
     require_rate("learning_rate", config.learning_rate)
+    require_rate("memory_rate", config.memory_rate)
     require_rate("adam_eps", config.adam_eps, positive=True)
     for name in ("adam_b1", "adam_b2"):
         require_fraction(name, getattr(config, name))

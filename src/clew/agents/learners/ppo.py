@@ -31,6 +31,7 @@ from clew.agents.learners.base import (
     valid_mean,
     validate_actor_critic,
     validate_sequences,
+    with_memory_rate,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns, vtrace
@@ -82,6 +83,9 @@ class PPOConfig(Settings):
     to rounding the step is the same. Must divide the sequences of a minibatch."""
     learning_rate: float = 2.5e-4
     """Learning rate of Adam (Table A.3 sweeps 2.5e-3 to 2.5e-5)."""
+    memory_rate: float = 1.0
+    """Learning rate of the memory's parameters as a fraction of learning_rate; with 0 the memory
+    keeps its initial weights."""
     schedule: str = "constant"
     """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
     last gradient step (Schulman et al., Table 3: linear; Table A.3: constant); or module:function,
@@ -302,7 +306,7 @@ class PPO:
         """Adam, see `adam`, with the settings' schedule."""
         config = self.config
         steps = self.updates * config.epochs * config.minibatches
-        return adam(config, make_schedule(config, steps))
+        return with_memory_rate(adam(config, make_schedule(config, steps)), config)
 
     @property
     def gathering(self) -> Gathering:

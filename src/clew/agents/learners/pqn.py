@@ -28,6 +28,7 @@ from clew.agents.learners.base import (
     valid_mean,
     validate_returns,
     validate_sequences,
+    with_memory_rate,
 )
 from clew.agents.network import Agent
 from clew.agents.returns import lambda_returns
@@ -64,6 +65,9 @@ class PQNConfig(Settings):
     to rounding the step is the same. Must divide the sequences of a minibatch."""
     learning_rate: float = 3e-4
     """Learning rate of RAdam (MemoryChain: 1e-3, CartPole: 1e-4, Craftax: 3e-4)."""
+    memory_rate: float = 1.0
+    """Learning rate of the memory's parameters as a fraction of learning_rate; with 0 the memory
+    keeps its initial weights."""
     schedule: str = "linear"
     """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
     last gradient step (MemoryChain: constant, CartPole and Craftax: linear); or module:function,
@@ -188,7 +192,8 @@ class PQN:
         steps = self.updates * config.epochs * config.minibatches
         rate = make_schedule(config, steps) or config.learning_rate
         radam = optax.radam(rate, config.adam_b1, config.adam_b2, config.adam_eps)
-        return after_clipping(radam, config.max_grad_norm)
+        clipped = after_clipping(radam, config.max_grad_norm)
+        return with_memory_rate(clipped, config)
 
     def epsilon(self, step: Int[Array, "*lead"]) -> Float[Array, "*lead"]:
         """The probability of a random action, by how often an environment was stepped before.

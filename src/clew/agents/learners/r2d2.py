@@ -25,6 +25,7 @@ from clew.agents.learners.base import (
     make_schedule,
     valid_mean,
     validate_adam,
+    with_memory_rate,
 )
 from clew.agents.learners.replayed import (
     Drawn,
@@ -78,6 +79,9 @@ class R2D2Config(Settings):
     """Sequences per gradient step (paper: 64)."""
     learning_rate: float = 3e-4
     """Learning rate of Adam (quoted: 1e-4)."""
+    memory_rate: float = 1.0
+    """Learning rate of the memory's parameters as a fraction of learning_rate; with 0 the memory
+    keeps its initial weights."""
     schedule: str = "constant"
     """Schedule of the learning rate over a run: constant; linear or cosine, down to 0 at the run's
     last gradient step; or module:function, one of your own, see `make_schedule`."""
@@ -249,7 +253,8 @@ class R2D2:
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, see `adam`, with the settings' schedule."""
         config = self.config
-        return adam(config, make_schedule(config, gradient_steps_of(config, self.updates)))
+        schedule = make_schedule(config, gradient_steps_of(config, self.updates))
+        return with_memory_rate(adam(config, schedule), config)
 
     def epsilon(self, environment: Int[Array, "*lead"]) -> Float[Array, "*lead"]:
         """The probability of a random action in environment i of N.

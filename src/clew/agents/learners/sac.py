@@ -25,6 +25,7 @@ from clew.agents.learners.base import (
     apply_gradient,
     is_scheduled,
     make_schedule,
+    scale_steps,
     valid_mean,
     validate_adam,
 )
@@ -87,9 +88,9 @@ class SACConfig(Settings):
     learning_rate: float = 1e-3
     """Learning rate of Adam (paper: 3e-4)."""
     memory_rate: float = 1.0
-    """Learning rate of the memory's parameters as a fraction of learning_rate. A smaller one keeps
-    the memory's outputs stable for the critics (Luo et al., 2024, quoted: 1e-5 beside 3e-4, so
-    1/30)."""
+    """Learning rate of the memory's parameters as a fraction of learning_rate; with 0 the memory
+    keeps its initial weights. A smaller one keeps the memory's outputs stable for the critics (Luo
+    et al., 2024, quoted: 1e-5 beside 3e-4, so 1/30)."""
     temperature_rate: float = 1.0
     """The same for the temperature (paper: 1); with 0 it keeps its initial value."""
     schedule: str = "constant"
@@ -125,8 +126,7 @@ class SACConfig(Settings):
         require_choice("memory_of_critic", self.memory_of_critic, MEMORIES_OF_CRITIC)
         for name in ("gamma", "polyak", "entropy_fraction"):
             require_fraction(name, getattr(self, name))
-        for name in ("memory_rate", "temperature_rate"):
-            require_rate(name, getattr(self, name))
+        require_rate("temperature_rate", self.temperature_rate)
         for name in ("polyak", "initial_temperature"):
             require_rate(name, getattr(self, name), positive=True)
         target = self.target_entropy
@@ -406,17 +406,11 @@ class SAC:
         """
         config = self.config
         schedule = make_schedule(config, gradient_steps_of(config, self.updates))
-
-        def scaled(steps: PyTree[Array], params: PyTree[Array] | None) -> PyTree[Array]:
-            for rate, places in (
-                (config.memory_rate, lambda n: [a.memory for a in n if a is not None]),
-                (config.temperature_rate, lambda n: [_heads(n.agent).log_temperature]),
-            ):
-                smaller = [jax.tree.map(lambda x, r=rate: r * x, part) for part in places(steps)]
-                steps = eqx.tree_at(places, steps, smaller)
-            return steps
-
-        return optax.chain(adam(config, schedule), optax.stateless(scaled))
+        return optax.chain(
+            adam(config, schedule),
+            scale_steps(config.memory_rate, lambda n: [a.memory for a in n if a is not None]),
+            scale_steps(config.temperature_rate, lambda n: [_heads(n.agent).log_temperature]),
+        )
 
     @property
     def replayed(self) -> ReplayedSequences:
