@@ -4,7 +4,7 @@
 #
 #     benchmarks/gpu.sh                    # into runs/gpu
 #     benchmarks/gpu.sh --list             # what it would run
-#     benchmarks/gpu.sh --tiny --output X  # a try of every stage, in a minute, without a GPU
+#     benchmarks/gpu.sh --tiny --output X  # a try of every stage in five minutes, without a GPU
 #
 # It takes a JAX that is installed and sees a GPU: PYTHON, if given, else .venv or python3. clew
 # itself runs from the checkout. Where packages are missing and nothing can be downloaded, put their

@@ -25,7 +25,9 @@ SIZES = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "head_size": 32, "w
 """Sizes of every memory, as far as it has these options; also of added ones."""
 MODELS = tuple(name for name in MEMORIES if name != "hybrid")
 STEPS = 1_000_000
-SLOW = {"universal": 8.0, "integrated": 6.0, "rwkv7": 6.0, "delta_product": 4.0, "none": 0.3}
+COSTS = {"integrated": 11.0, "universal": 8.0, "relit": 4.0, "gtrxl": 3.5, "arelit": 3.0}
+COSTS |= {"delta_product": 3.0, "linear_transformer": 3.0}
+COSTS |= {"frame_stack": 0.4, "elman": 0.4, "position_mlp": 0.4, "none": 0.3}
 """Rough cost of a step relative to a GRU's, for memories that differ much from it."""
 
 
@@ -59,7 +61,7 @@ def study(difficulty: str = "easy", learner: str = LEARNERS[0]) -> Study:
         steps=STEPS,
         evaluation=Evaluation(episodes=500),
         score="return",
-        weights=SLOW,
+        weights=COSTS,
     )
 
 
