@@ -51,6 +51,7 @@ OTHER_NAMES = {
     "discount_factor": "gamma",
     "e_clip": "clip_ratio",
     "empirical_normalization": "normalise_observations",
+    "enable_critic_lstm": "memory_of_critic",
     "end_e": "epsilon_end",
     "ent_coef": "entropy_cost",
     "entropy_coef": "entropy_cost",
@@ -188,6 +189,7 @@ OTHER_NAMES = {
     "seq_length": "sequence_length",
     "sequence_period": "period",
     "sgd_minibatch_size": "minibatches",
+    "shared_lstm": "memory_of_critic",
     "stack_num": "memory",
     "start_e": "epsilon_start",
     "state_preprocessor": "normalise_observations",
@@ -228,6 +230,7 @@ OTHER_NAMES = {
     "vf_clip_param": "value_clip",
     "vf_coef": "value_cost",
     "vf_loss_coeff": "value_cost",
+    "vf_share_layers": "memory_of_critic",
     "wandb_entity": "entity",
     "wandb_project_name": "project",
     "window": "memory_options",
@@ -294,6 +297,7 @@ NOTES = {
     "critic_lr": _ONE_RATE,
     "d_model": "hidden_size=64",
     "desired_kl": "it ends the gradient steps of a rollout; it does not change the learning rate",
+    "enable_critic_lstm": "separate",
     "eval_freq": "environment steps of each seed, not calls",
     "fcnet_activation": "relu or elu, between the encoder's layers",
     "fcnet_hiddens": "width of the layers of network.encoder=mlp; head_size is after the memory",
@@ -346,6 +350,7 @@ NOTES = {
     "rnn_type": "gru, lstm or another",
     "save_freq": "seconds, not steps",
     "sgd_minibatch_size": "how many there are, not their size",
+    "shared_lstm": "shared, the default, or separate",
     "stack_num": "frame_stack, with frames=4 in memory_options",
     "step_per_collect": "steps of each environment, not of all together",
     "sub_batch_size": "how many there are, not their size",
@@ -366,6 +371,7 @@ NOTES = {
     "use_rnn": "gru",
     "use_sde": "how many steps noise is kept; it does not depend on the state",
     "value_obs_key": _CRITIC,
+    "vf_share_layers": "shared, the default, or separate",
     "window": "window=128",
     "with_wandb": "wandb",
     "zero_init_states": "zero",
@@ -373,7 +379,6 @@ NOTES = {
 """Remarks on what else differs."""
 
 _DEVICE = "JAX chooses it, or the environment variable JAX_PLATFORMS does (cpu, cuda)"
-_ONE_MEMORY = "actor and critic share the memory; SAC has memory_of_critic=separate"
 _OPTIMISER = "it is Adam, with learning_rate, adam_b1, adam_b2 and adam_eps of the learner"
 _PROGRESS = "progress is on standard error, or given to clew.train(config, progress=...)"
 NO_SETTING = {
@@ -381,7 +386,6 @@ NO_SETTING = {
     "cuda": _DEVICE,
     "deterministic": "clew evaluate, watch, inspect have --actions greedy, Python greedy=True",
     "device": _DEVICE,
-    "enable_critic_lstm": _ONE_MEMORY,
     "framework": "it is JAX",
     "num_gpus": _DEVICE,
     "optimizer_class": _OPTIMISER,
@@ -390,7 +394,6 @@ NO_SETTING = {
     "progress_bar": _PROGRESS,
     "render_mode": "clew watch makes a film, wrappers.video_every films of a training",
     "reset_num_timesteps": "clew train --resume (clew.resume_run) continues; start_from restarts",
-    "shared_lstm": _ONE_MEMORY,
     "torch_deterministic": "tasks in JAX repeat bit for bit on one machine with the same versions",
     "verbose": _PROGRESS,
 }

@@ -175,6 +175,8 @@ class ActorCritic(Heads):
     """A policy and a value: logits = actor(h), V = critic(h).
 
     Where the critic alone reads a part s of the observation (`critic_only`), V = critic([h, s]).
+    Where it has a memory of its own (`memory_of_critic`), h = [h_a, h_c], logits = actor(h_a), and
+    the critic reads h_c in place of h.
 
     Here and elsewhere, "logits" are all parameters of the policy's distribution: logits for
     discrete actions, means and log standard deviations for continuous ones; by default the latter
@@ -182,19 +184,23 @@ class ActorCritic(Heads):
     are those of the policy over the allowed actions.
 
     Args:
-        critic_only: size of s; 0 for none. The other arguments are those of `MakeHeads`.
+        critic_only: size of s; 0 for none.
+        of_actor: size of h_a; None if the actor and the critic read the same h. The other arguments
+            are those of `MakeHeads`.
 
     Source: Pramanik (2023), section 5.1 and Table A.1: separate actor and critic networks over
     one shared memory. Baisero and Amato (2022): V(h, s).
     """
 
     actor: Head
-    critic: Head
+    critic: Head | None
+    """None in an agent that is left without its critic, whose value is None."""
     free: Float[Array, " free"] | None
     """Parameters of the distribution that do not depend on the observation: log standard
     deviations."""
     distribution: Distribution
     critic_only: int = eqx.field(static=True)
+    of_actor: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -204,14 +210,17 @@ class ActorCritic(Heads):
         hidden_size: int = 128,
         init: Init = "orthogonal",
         critic_only: int = 0,
+        of_actor: int | None = None,
         key: PRNGKeyArray,
     ):
         actor_key, critic_key = jax.random.split(key)
         outputs = distribution.num_outputs
-        self.actor = Head(size, hidden_size, outputs, key=actor_key, init=init)
-        self.critic = Head(size + critic_only, hidden_size, 1, key=critic_key, init=init)
+        of_critic = critic_only + (size if of_actor is None else size - of_actor)
+        self.actor = Head(of_actor or size, hidden_size, outputs, key=actor_key, init=init)
+        self.critic = Head(of_critic, hidden_size, 1, key=critic_key, init=init)
         self.free = distribution.initial_free() if distribution.num_free else None
-        self.distribution, self.critic_only = distribution, critic_only
+        self.distribution = distribution
+        self.critic_only, self.of_actor = critic_only, of_actor
 
     def __call__(
         self,
@@ -219,16 +228,17 @@ class ActorCritic(Heads):
         mask: Bool[Array, "*lead actions"] | None = None,
         critic_only: Float[Array, "*lead size"] | None = None,
     ) -> PolicyAndValue:
-        """The value is None if what only the critic reads is missing."""
-        logits = self.actor(h)
+        """The value is None if the critic, or what only the critic reads, is missing."""
+        of_actor, h = (h, h) if self.of_actor is None else jnp.split(h, [self.of_actor], axis=-1)
+        logits = self.actor(of_actor)
         if self.free is not None:
             logits = self.distribution.join(logits, self.free)
         if mask is not None:
             logits = self.distribution.masked(logits, mask)
+        if self.critic is None or (self.critic_only and critic_only is None):
+            return PolicyAndValue(logits, None)
         if critic_only is not None:
             h = jnp.concatenate([h, critic_only], axis=-1)
-        elif self.critic_only:
-            return PolicyAndValue(logits, None)
         return PolicyAndValue(logits, self.critic(h)[..., 0])
 
 

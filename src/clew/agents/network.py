@@ -21,6 +21,7 @@ from clew.agents.encoders import (
     AbstractEncoder,
     Dense,
     EncoderConfig,
+    SideBySideEncoders,
     WithoutEntries,
     make_encoder,
 )
@@ -36,13 +37,15 @@ from clew.errors import (
     require_finite,
     unknown_name,
 )
-from clew.memory import make_memory
+from clew.memory import make_memory, options_among
 from clew.memory.base import AbstractMemory, State
 from clew.memory.parts import initial
 from clew.memory.parts.blocks import Init, Linear
+from clew.memory.parts.side_by_side import SideBySide
 from clew.names import is_reference, resolve
 
 PROJECTIONS = ("none", "linear", "affine")
+MEMORIES_OF_CRITIC = ("shared", "separate", "none")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,10 @@ class NetworkConfig(EncoderConfig, Settings):
     """Names of entries of a Dict observation that only the critic reads, beside the memory's
     output: V(h, s) (Baisero and Amato, 2022). The encoder, the memory and the actor never see
     them, and they are not needed after training. With A2C and PPO."""
+    memory_of_critic: str = "shared"
+    """The critic's memory: shared, the actor's; separate, an encoder and a memory of its own, of
+    the same kind (Ni et al., 2022, for learners with a replay); or none, an encoder of its own
+    alone. With A2C and PPO; SAC has a setting of its own."""
     continuous: str = "gaussian"
     """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed into
     them. SAC always uses tanh."""
@@ -76,6 +83,12 @@ class NetworkConfig(EncoderConfig, Settings):
     def validate(self) -> None:
         self.validate_encoder()
         require_choice("projection", self.projection, PROJECTIONS)
+        require_choice("memory_of_critic", self.memory_of_critic, MEMORIES_OF_CRITIC)
+        if self.projection != "none" and self.memory_of_critic != "shared":
+            raise UserError(
+                f"projection needs memory_of_critic=shared: it would mix the memories of actor and "
+                f"critic, got {self.projection} and {self.memory_of_critic}"
+            )
         require_choice("continuous", self.continuous, CONTINUOUS)
         require_choice("log_std", self.log_std, DEVIATIONS)
         require_finite("initial_log_std", self.initial_log_std)
@@ -128,7 +141,7 @@ class Agent(eqx.Module):
 
     Raises:
         UserError: for an impossible size, a skip connection between different widths, or
-            `critic_only` with other heads than those of an actor-critic.
+            `critic_only` or `memory_of_critic` with other heads than those of an actor-critic.
 
     Source: Makkink (2021), Algorithm 2: the skip connection.
     """
@@ -171,14 +184,20 @@ class Agent(eqx.Module):
         if network.projection != "none":
             bias = network.projection == "affine"
             self.projection = Linear(size, size, key=initial.beside(key), init=init, bias=bias)
+        of_critic: dict[str, int] = {}
         if critic_only is not None:
-            if make_heads is not ActorCritic:
+            require_actor_critic("critic_only", critic_only.names, make_heads)
+            of_critic["critic_only"] = critic_only.encoder.output_size
+        if network.memory_of_critic != "shared":
+            require_actor_critic("memory_of_critic", network.memory_of_critic, make_heads)
+            if not isinstance(memory, SideBySide):
                 raise UserError(
-                    f"critic_only needs a learner with a policy and a value of the state, a2c or "
-                    f"ppo (or one of your own with the heads ActorCritic), got "
-                    f"critic_only={critic_only.names}"
+                    f"memory_of_critic={network.memory_of_critic} needs two memories, "
+                    f"clew.memory.parts.side_by_side.SideBySide(actors, critics), got "
+                    f"{type(memory).__name__}"
                 )
-            make_heads = partial(ActorCritic, critic_only=critic_only.encoder.output_size)
+            of_critic["of_actor"] = memory.memories[0].output_size
+        make_heads = partial(ActorCritic, **of_critic) if of_critic else make_heads
         self.heads = make_heads(size, actions, hidden_size=network.head_size, init=init, key=key)
         self.mask = ReadMask() if masked else None
         self.critic_only = critic_only
@@ -212,6 +231,20 @@ class Agent(eqx.Module):
         """Reads a chunk of observations: final state, outputs at every time."""
         read = self.read_mask(observations), self.read_critic_only(observations)
         return self.unroll_encoded(state, self.encoder(observations), starts, *read)[:2]
+
+    def without_critic(self) -> "Agent":
+        """The agent that acts as this one does, without the critic's own encoder and memory.
+
+        It has no value. Where actor and critic share the memory, it is this agent.
+        """
+        encoder, memory = self.encoder, self.memory
+        if not isinstance(encoder, SideBySideEncoders) or not isinstance(memory, SideBySide):
+            return self
+        return eqx.tree_at(
+            lambda agent: (agent.encoder, agent.memory, agent.heads.critic),
+            self,
+            (encoder.encoders[0], memory.memories[0], None),
+        )
 
     def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
         """Which actions are allowed, on any leading axes; None where all are always allowed."""
@@ -252,6 +285,15 @@ class Agent(eqx.Module):
         if self.critic_only is None:
             return self.heads(h, mask)
         return cast(ActorCritic, self.heads)(h, mask, critic_only)
+
+
+def require_actor_critic(setting: str, value: object, make_heads: MakeHeads) -> None:
+    """Raises `UserError` for a setting of the critic with heads that have none."""
+    if make_heads is not ActorCritic:
+        raise UserError(
+            f"{setting} needs a learner with a policy and a value of the state, a2c or ppo (or one "
+            f"of your own with the heads ActorCritic), got {setting}={value}"
+        )
 
 
 def make_encoders(
@@ -320,7 +362,7 @@ def make_agent(
 
     Raises:
         UserError: for an unknown memory or option, an impossible size, or a space that no encoder
-            or distribution supports, or for `critic_only` that does not fit.
+            or distribution supports, or for `critic_only` or `memory_of_critic` that does not fit.
     """
     network.validate()
     memory_key, heads_key = jax.random.split(key)
@@ -329,6 +371,14 @@ def make_agent(
     kind = resolve(memory) if is_reference(memory) else memory
     refuse_own_arguments(memory_options)
     module = make_memory(kind, input_size=size, key=memory_key, **memory_options)
+    if network.memory_of_critic != "shared":
+        of_critic, _ = make_encoders(observation_space, network, key=jax.random.fold_in(key, 4))
+        encoder = SideBySideEncoders(encoder, of_critic)
+        if network.memory_of_critic == "none":
+            kind, memory_options = "none", options_among("none", memory_options)
+        own_key = jax.random.fold_in(key, 5)
+        critics = make_memory(kind, input_size=size, key=own_key, **memory_options)
+        module = SideBySide(module, critics)
     distribution = make_distribution(
         action_space,
         continuous=network.continuous,

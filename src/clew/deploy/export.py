@@ -83,7 +83,7 @@ def export(
     about = _about_run(loaded, seed_index, control_rate)
     if episodes:
         about["provenance"]["score"] = _score(loaded, episodes, seed, seed_index)
-    step = PolicyStep(loaded.agent, adapter, value=value)
+    step = PolicyStep(_exported(loaded.agent, value), adapter, value=value)
     return _export(step, adapter, moments, about, Path(output or loaded.path / "export"), seed)
 
 
@@ -121,7 +121,7 @@ def export_agent(
         "provenance": {"versions": versions(), "commit": git_commit()},
         "control_rate": control_rate,
     }
-    step = PolicyStep(agent, adapter, value=value)
+    step = PolicyStep(_exported(agent, value), adapter, value=value)
     return _export(step, adapter, _sampled(observation_space, seed), about, Path(output), seed)
 
 
@@ -241,6 +241,11 @@ def _interface(traced: Traced, step: PolicyStep, adapter: PolicyAdapter) -> dict
             "duty_of_the_caller": {n: value for n, value in changed.items() if n in around},
         },
     }
+
+
+def _exported(agent: Agent, value: bool) -> Agent:
+    """The agent, without a critic's own memory if no value is wanted."""
+    return agent if value else agent.without_critic()
 
 
 _BESIDE = ("video_every", "video_folder", "metrics", "noise", "flicker")

@@ -416,7 +416,7 @@ _NEWER = (
     *(f"network.{name}" for name in ("picture_channels", "picture_size", "embedding_size")),
     *(f"network.{name}" for name in ("encoder_projection", "encoder_norm", "nonlinearity")),
     *(f"network.{name}" for name in ("precision", "continuous", "log_std", "initial_log_std")),
-    *(f"network.{name}" for name in ("noise_steps", "critic_only")),
+    *(f"network.{name}" for name in ("noise_steps", "critic_only", "memory_of_critic")),
 )
 SEEDS = 2**32
 """The number of different seeds."""

@@ -14,6 +14,7 @@ from clew.agents.encoders.base import (
     DictEncoder,
     EncoderConfig,
     Projected,
+    SideBySideEncoders,
     WithoutEntries,
 )
 from clew.agents.encoders.pictures import Frame, Impala, Nature
@@ -38,6 +39,7 @@ __all__ = [
     "Nature",
     "OneHot",
     "PreviousReward",
+    "SideBySideEncoders",
     "WithoutEntries",
     "is_flattened",
     "is_stack",

@@ -153,6 +153,24 @@ class WithoutEntries(AbstractEncoder):
         return self.encoder(without_entries(x, self.names))
 
 
+class SideBySideEncoders(AbstractEncoder):
+    """Several encoders of the same observation; their outputs, one after the other's.
+
+    Args:
+        encoders: from first to last.
+    """
+
+    encoders: tuple[AbstractEncoder, ...]
+    output_size: int = eqx.field(static=True)
+
+    def __init__(self, *encoders: AbstractEncoder):
+        self.encoders = encoders
+        self.output_size = sum(encoder.output_size for encoder in encoders)
+
+    def __call__(self, x: PyTree[Array]) -> Float[Array, "*lead out"]:
+        return jnp.concatenate([encoder(x) for encoder in self.encoders], axis=-1)
+
+
 class Projected(AbstractEncoder):
     """An encoder with a product x W + b, a layer normalisation, or both after it."""
 
