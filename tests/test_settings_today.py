@@ -19,6 +19,7 @@ import pytest
 from benchmarks import (
     arelit_tmaze,
     attention_or_average,
+    critic_memory,
     critic_only,
     gtrxl_forgets,
     hard_tmazes,
@@ -71,6 +72,7 @@ STUDIES: dict[str, Study] = {
     "step-number": steps_back.step(),
     "attention-or-average-rewards": attention_or_average.distributed(),
     "chain-of-sac": which_learner.chain_of_sac(),
+    "critic-memory": critic_memory.critic_memory(),
     "critic-only": critic_only.critic_only(),
     "endless-tmaze": hard_tmazes.endless(),
     "gtrxl-forgets": gtrxl_forgets.forgetting(),
