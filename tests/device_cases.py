@@ -30,6 +30,7 @@ from clew.agents.learners.ppo import PPOConfig
 from clew.agents.learners.pqn import PQNConfig
 from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.learners.sac import SACConfig
+from clew.agents.network import NetworkConfig
 from clew.agents.trajectory import empty_memories, read
 from clew.lab.bench.speed import SpeedPlan, measure
 from clew.memory import MEMORIES
@@ -75,7 +76,6 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
             4,
             4,
             4,
-            memory_of_critic="separate",
             replay_steps=512,
             learning_starts=0,
             gradient_steps=2,
@@ -83,6 +83,8 @@ def small(memory: str, options: dict[str, Any], algorithm: str = "a2c", **change
             adam_eps=EPS,
         ),
     }
+    if algorithm == "sac":
+        settings["network"] = NetworkConfig(memory_of_critic="separate")
     settings |= changes
     others = {*LEARNERS} - {algorithm}
     return TrainConfig(**{name: value for name, value in settings.items() if name not in others})

@@ -162,7 +162,6 @@ IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
     (IN_R2D2, {"priority_exponent": 3.5}, "priority_exponent must be at most 3, got 3.5"),
     (IN_SAC, {"burn_in": 5}, "must be a multiple of period, got 5 steps and a period of 4"),
     (IN_SAC, {"replay_steps": 40}, "must have room for the steps before the first"),
-    (IN_SAC, {"memory_of_critic": "own"}, "unknown value of memory_of_critic 'own'"),
     (IN_SAC, {"polyak": 0.0}, "polyak"),
     (IN_SAC, {"polyak": 1.5}, "polyak"),
     (IN_SAC, {"initial_temperature": 0.0}, "initial_temperature"),

@@ -12,7 +12,9 @@ from gymnasium import spaces
 
 import clew
 from clew import TrainConfig
-from clew.agents.learners.r2d2 import R2D2, R2D2Config
+from clew.agents.learners.ppo import PPO
+from clew.agents.learners.r2d2 import R2D2
+from clew.agents.learners.sac import SAC
 from clew.agents.network import Agent, NetworkConfig, make_agent
 from clew.deploy.policy import PolicyStep, adapter_of_spaces
 from clew.errors import UserError
@@ -22,7 +24,7 @@ from clew.memory.none import NoMemory
 from clew.memory.parts.side_by_side import SideBySide
 from clew.run.progress import Quiet
 from slow_cases import fast_only
-from small_run import assert_same_run, small_config
+from small_run import BRIEF_REPLAY, assert_same_run, small_config
 
 SEEN = spaces.Box(-1.0, 1.0, (4,), np.float32)
 ACTIONS = spaces.Discrete(3)
@@ -30,16 +32,17 @@ TIME = 6
 STARTS = jnp.arange(TIME) % 4 == 0
 
 
-def agent_of(memory_of_critic: str, memory: str = "gru", **changes: Any) -> Agent:
-    """A memory of width 8, behind an encoder of 4."""
+def agent_of(memory_of_critic: str, kind: type = PPO, **changes: Any) -> Agent:
+    """A GRU of width 8, behind an encoder of 4, with the heads of this learner."""
     network = {"encoder": "mlp", "encoder_size": 4, "head_size": 8} | changes
     return make_agent(
-        memory,
+        "gru",
         {"hidden_size": 8},
         observation_space=SEEN,
         action_space=ACTIONS,
         network=NetworkConfig(memory_of_critic=memory_of_critic, **network),
         key=jax.random.key(0),
+        make_heads=kind(kind.settings()).make_heads,
     )
 
 
@@ -66,10 +69,15 @@ def test_memories_side_by_side_obey_the_laws(beside: str) -> None:
     check(SideBySide(*made), lengths=(1, 7))
 
 
-@pytest.mark.parametrize("memory_of_critic", ["separate", "none"])
-def test_the_actor_is_the_one_of_an_agent_with_one_memory(memory_of_critic: str) -> None:
+CASES = [("separate", PPO), ("none", PPO), ("separate", SAC)]
+
+
+@pytest.mark.parametrize(("memory_of_critic", "kind"), CASES)
+def test_the_actor_is_the_one_of_an_agent_with_one_memory(
+    memory_of_critic: str, kind: type
+) -> None:
     """Its first weights and its outputs are the same, and without the critic nothing changes."""
-    shared, agent = agent_of("shared"), agent_of(memory_of_critic)
+    shared, agent = agent_of("shared", kind), agent_of(memory_of_critic, kind)
     _, expected = shared.unroll(shared.init_state(), observations(), STARTS)
     for of_actor in (agent, agent.without_critic()):
         _, found = of_actor.unroll(of_actor.init_state(), observations(), STARTS)
@@ -83,6 +91,7 @@ def test_the_actor_is_the_one_of_an_agent_with_one_memory(memory_of_critic: str)
 
 @pytest.mark.parametrize("memory_of_critic", ["separate", "none"])
 def test_gradients_stay_with_actor_or_critic(memory_of_critic: str) -> None:
+    """Those of SAC's losses are tested beside its equations."""
     agent = agent_of(memory_of_critic)
 
     @eqx.filter_jit
@@ -127,16 +136,8 @@ def test_what_does_not_fit_is_refused() -> None:
             network=network,
             key=jax.random.key(1),
         )
-    with pytest.raises(UserError, match=r"a2c or ppo .*got memory_of_critic=separate"):
-        make_agent(
-            "gru",
-            {"hidden_size": 8},
-            observation_space=SEEN,
-            action_space=ACTIONS,
-            network=network,
-            key=jax.random.key(0),
-            make_heads=R2D2(R2D2Config()).make_heads,
-        )
+    with pytest.raises(UserError, match=r"a2c, ppo or sac .*got memory_of_critic=separate"):
+        agent_of("separate", R2D2)
 
 
 def test_unset_it_is_in_no_digest() -> None:
@@ -155,12 +156,31 @@ def test_an_export_has_the_critic_only_if_its_value_is_wanted() -> None:
     assert {entry["name"] for entry in whole.outputs} == {"action", "logits", "value"}
 
 
-@pytest.mark.parametrize("memory_of_critic", fast_only(["separate", "none"], "separate"))
-def test_it_trains_resumes_and_plays(tmp_path: Path, memory_of_critic: str) -> None:
+TRAINED = [("separate", "a2c"), ("none", "a2c"), ("separate", "sac"), ("none", "sac")]
+
+
+@pytest.mark.parametrize(("memory_of_critic", "algorithm"), fast_only(TRAINED, ("separate", "a2c")))
+def test_it_trains_resumes_and_plays(tmp_path: Path, memory_of_critic: str, algorithm: str) -> None:
     network = clew.NetworkConfig(memory_of_critic=memory_of_critic, head_size=4)
 
+    brief = {
+        "a2c": clew.A2CConfig(num_envs=4, rollout_length=32),
+        "sac": clew.SACConfig(
+            **BRIEF_REPLAY | {"rollout_length": 32, "replay_steps": 256}, gradient_steps=2
+        ),
+    }
+
     def trained(name: str, updates: int) -> Path:
-        config = small_config(tmp_path, name, network=network, steps=updates * 128, log_every=1)
+        learner = {"a2c": clew.A2CConfig(), "sac": clew.SACConfig(), algorithm: brief[algorithm]}
+        config = small_config(
+            tmp_path,
+            name,
+            network=network,
+            algorithm=algorithm,
+            steps=updates * 128,
+            log_every=1,
+            **learner,
+        )
         return clew.train(config, progress=Quiet()).path
 
     whole, cut = trained("whole", 4), trained("cut", 2)

@@ -17,11 +17,9 @@ from clew.agents.distributions import TanhGaussian, make_distribution
 from clew.agents.learners.sac import (
     SAC,
     Batch,
-    Networks,
     Others,
     SACConfig,
     SoftActorCritic,
-    states_before,
 )
 from clew.agents.network import NetworkConfig, make_agent
 from clew.agents.replay import Steps
@@ -35,7 +33,6 @@ from memory_samples import quick_compilation
 from oracles import sac as oracle
 from replays import SMALL_REPLAY, gathered
 from slow_cases import fast_only
-from streams import short_maze
 
 __all__ = ["quick_compilation"]
 
@@ -44,21 +41,23 @@ BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.floa
 TIME, BATCH = 8, 5
 
 
-def agent_for(action_space: spaces.Space, learner: SAC, seed: int = 0) -> Any:
+def agent_for(
+    action_space: spaces.Space, learner: SAC, seed: int = 0, memory_of_critic: str = "shared"
+) -> Any:
     """A small agent that observes three numbers."""
     return make_agent(
         "gru",
         {"hidden_size": 6},
         observation_space=spaces.Box(-9.0, 9.0, (3,)),
         action_space=action_space,
-        network=NetworkConfig(head_size=8),
+        network=NetworkConfig(head_size=8, memory_of_critic=memory_of_critic),
         key=jax.random.key(seed),
         make_heads=learner.make_heads,
     )
 
 
 def random_batch(learner: SAC, agent: Any, seed: int) -> Batch:
-    """Sequences with terminations and truncations anywhere, and features of a target network."""
+    """Sequences with terminations and truncations anywhere, and what a target's critics read."""
     random = np.random.default_rng(seed)
     start, last = random.random((2, TIME + 1, BATCH)) < 0.2
     distribution = agent.distribution
@@ -78,13 +77,15 @@ def random_batch(learner: SAC, agent: Any, seed: int) -> Batch:
     keys = jax.random.split(jax.random.key(seed))
     noise = tuple(distribution.noise(key, (TIME + 1, BATCH)) for key in keys)
     steps = jax.tree.map(jnp.asarray, steps)
-    return Batch(steps, states, states, jnp.asarray(features), cast(Any, noise))
+    return Batch(steps, states, jnp.asarray(features), cast(Any, noise))
 
 
-def networks_of(learner: SAC, action_space: spaces.Space) -> tuple[Networks, SoftActorCritic]:
-    """Networks with different parameters, and a target's heads."""
-    agent, other, third = (agent_for(action_space, learner, seed) for seed in range(3))
-    return Networks(agent, other if learner.separate else None), third.heads
+def agent_and_target(
+    learner: SAC, action_space: spaces.Space, memory: str
+) -> tuple[Any, SoftActorCritic]:
+    """An agent, and a target's heads with other parameters."""
+    agent, other = (agent_for(action_space, learner, seed, memory) for seed in range(2))
+    return agent, other.heads
 
 
 @pytest.fixture
@@ -125,45 +126,40 @@ def test_losses_and_targets_are_those_of_the_equations(
     kind: str, memory: str, double_precision: None
 ) -> None:
     """The total, its parts and the temperature's gradient agree to 1e-6."""
-    learner = SAC(replace(CONFIG, memory_of_critic=memory, initial_temperature=0.7))
-    networks, target = runs.cast(networks_of(learner, SPACES[kind]), "float64")
-    batch = runs.cast(random_batch(learner, networks.agent, seed=3), "float64")
+    learner = SAC(replace(CONFIG, initial_temperature=0.7))
+    agent, target = runs.cast(agent_and_target(learner, SPACES[kind], memory), "float64")
+    batch = runs.cast(random_batch(learner, agent, seed=3), "float64")
     (total, parts), gradient = eqx.filter_jit(
-        eqx.filter_value_and_grad(lambda n: learner.loss(n, target, batch), has_aux=True)
-    )(networks)
-    read = eqx.filter_jit(learner._read)(networks, batch)
+        eqx.filter_value_and_grad(lambda agent: learner.loss(agent, target, batch), has_aux=True)
+    )(agent)
+    outputs = eqx.filter_jit(learner.replayed.values)(agent, batch.states, batch.steps).outputs
+    features = np.asarray(outputs.features)[..., -6:]
     steps = jax.tree.map(np.asarray, batch.steps)
-    distribution: Any = networks.agent.distribution
-    actions = [np.asarray(distribution.sample(read.logits, n)) for n in batch.noise]
-    judge: Any = networks.of_critic.heads
+    distribution: Any = agent.distribution
+    actions = [np.asarray(distribution.sample(outputs.logits, n)) for n in batch.noise]
     soft = partial(soft_value, distribution, alpha := 0.7)
 
     places = [(t, b) for t in range(TIME) for b in range(BATCH)]
     nexts = [(t + 1, b) for t, b in places]
     after = [
-        soft(target.critics, read.logits[p], batch.target_features[p], actions[0][p])[0]
+        soft(target.critics, outputs.logits[p], batch.target_features[p], actions[0][p])[0]
         for p in nexts
     ]
     y = [
         oracle.target(float(steps.reward[p]), float(steps.discount[p]), 0.9, value)
         for p, value in zip(places, after, strict=True)
     ]
-    now = [soft(judge.critics, read.logits[p], read.of_critic[p], actions[1][p]) for p in places]
+    now = [soft(agent.heads.critics, outputs.logits[p], features[p], actions[1][p]) for p in places]
     goal = [0.3 * math.log(4) if kind == "discrete" else -2.0] * len(places)
     valid = [not steps.last[p] for p in places]
     arguments = (y, [v for v, _ in now], [h for _, h in now], goal, alpha, valid)
-    taken = [values_of(judge.critics, read.of_critic[p], steps.action[p]) for p in places]
+    taken = [values_of(agent.heads.critics, features[p], steps.action[p]) for p in places]
     critic, policy, temperature = oracle.losses(taken, *arguments)
-    expected = critic + policy + temperature
-    if memory == "separate":
-        own: Any = networks.agent.heads
-        taken = [values_of(own.critics, read.own[p], steps.action[p]) for p in places]
-        expected += oracle.losses(taken, *arguments)[0]
     np.testing.assert_allclose(parts["value_loss"], critic, rtol=1e-6)
     np.testing.assert_allclose(parts["policy_loss"], policy, rtol=1e-6)
-    np.testing.assert_allclose(total, expected, rtol=1e-6)
+    np.testing.assert_allclose(total, critic + policy + temperature, rtol=1e-6)
     # d alpha (H - H*) / d log alpha is the same number.
-    found = gradient.agent.heads.log_temperature
+    found = gradient.heads.log_temperature
     np.testing.assert_allclose(found, temperature, rtol=1e-6)
 
 
@@ -175,27 +171,22 @@ def norm(tree: Any) -> float:
 @pytest.mark.parametrize(("kind", "memory"), KINDS)
 def test_whose_loss_each_memory_learns_from(kind: str, memory: str) -> None:
     """The policy's loss gives a shared memory no gradient at all; the critics' always does."""
-    learner = SAC(replace(CONFIG, memory_of_critic=memory))
-    networks, target = networks_of(learner, SPACES[kind])
-    batch = random_batch(learner, networks.agent, seed=4)
+    learner = SAC(CONFIG)
+    agent, target = agent_and_target(learner, SPACES[kind], memory)
+    batch = random_batch(learner, agent, seed=4)
 
     @eqx.filter_jit
-    def gradient(networks: Any, name: str) -> Any:
-        return eqx.filter_grad(lambda n: learner.loss(n, target, batch)[1][name])(networks)
+    def gradient(agent: Any, name: str) -> Any:
+        return eqx.filter_grad(lambda a: learner.loss(a, target, batch)[1][name])(agent)
 
-    of_policy, of_critic = (gradient(networks, name) for name in ("policy_loss", "value_loss"))
-    body = [of_policy.agent.memory, of_policy.agent.encoder]
-    assert (norm(body) == 0) == (memory == "shared")
-    assert norm(of_policy.agent.heads.critics) == 0 and norm(of_policy.agent.heads.actor) > 0
-    assert norm(of_critic.agent.heads.actor) == 0
+    of_policy, of_critic = (gradient(agent, name) for name in ("policy_loss", "value_loss"))
+    assert norm(of_policy.heads.critics) == 0 and norm(of_policy.heads.actor) > 0
+    assert norm(of_critic.heads.critics) > 0 and norm(of_critic.heads.actor) == 0
     if memory == "shared":
-        assert norm(of_critic.agent.memory) > 0 and norm(of_critic.agent.heads.critics) > 0
+        assert norm(of_policy.memory) == 0 and norm(of_critic.memory) > 0
     else:
-        assert norm(of_critic.agent) == 0 and norm(of_policy.critic_network) == 0
-        assert (
-            norm(of_critic.critic_network.memory) > 0
-            and norm(of_critic.critic_network.heads.critics) > 0
-        )
+        for found, own in ((of_policy, 0), (of_critic, 1)):
+            assert [norm(m) > 0 for m in found.memory.memories] == [own == 0, own == 1]
 
 
 @pytest.mark.slow
@@ -204,10 +195,9 @@ def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
     """Everything else steps as with a rate of 1, and a target moves by its own fraction."""
     found = []
     for rate in (1.0, 0.1):
-        config = replace(CONFIG, memory_of_critic=memory, memory_rate=rate, temperature_rate=rate)
-        learner = SAC(config)
-        networks, _ = networks_of(learner, BOX)
-        params = eqx.filter(networks, eqx.is_inexact_array)
+        learner = SAC(replace(CONFIG, memory_rate=rate, temperature_rate=rate))
+        agent, _ = agent_and_target(learner, BOX, memory)
+        params = eqx.filter(agent, eqx.is_inexact_array)
         gradient = jax.tree.map(jnp.ones_like, params)
         optimiser = learner.optimiser
         with jax.numpy_dtype_promotion("standard"):
@@ -219,23 +209,18 @@ def test_steps_of_memory_and_temperature_are_fractions(memory: str) -> None:
         for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(a, fraction * b, rtol=1e-5)
 
-    agents = [(whole.agent, part.agent), (whole.critic_network, part.critic_network)][
-        : 1 + (memory == "separate")
-    ]
-    for a, b in agents:
-        assert_fraction(b.memory, a.memory, 0.1)
-        assert_fraction(b.encoder, a.encoder, 1.0)
-        assert_fraction(b.heads.critics, a.heads.critics, 1.0)
-    heads, of_whole = part.agent.heads, whole.agent.heads
-    assert_fraction(heads.log_temperature, of_whole.log_temperature, 0.1)
-    assert_fraction(heads.actor, of_whole.actor, 1.0)
+    assert_fraction(part.memory, whole.memory, 0.1)
+    assert_fraction(part.encoder, whole.encoder, 1.0)
+    assert_fraction(part.heads.critics, whole.heads.critics, 1.0)
+    assert_fraction(part.heads.log_temperature, whole.heads.log_temperature, 0.1)
+    assert_fraction(part.heads.actor, whole.heads.actor, 1.0)
 
 
 @pytest.mark.slow
 def test_the_target_follows_and_the_rest_learns() -> None:
     """After one gradient step the target is a twentieth of the way from the first to the new."""
     stream = AutoReset(TMaze(corridor_length=2))
-    learner = SAC(replace(CONFIG, gradient_steps=1, polyak=0.05, memory_of_critic="separate"))
+    learner = SAC(replace(CONFIG, gradient_steps=1, polyak=0.05))
     agent, state, _ = gathered(learner, stream, "gru", 2)
 
     @eqx.filter_jit
@@ -246,25 +231,12 @@ def test_the_target_follows_and_the_rest_learns() -> None:
 
     made = learn(agent, state, jax.random.key(1))
     before, after = cast(Others, state.others), cast(Others, made.state.others)
-    expected = jax.tree.map(lambda a, b: 0.95 * a + 0.05 * b, before.target, after.critic)
+    params = eqx.filter(made.agent, eqx.is_inexact_array)
+    expected = jax.tree.map(lambda a, b: 0.95 * a + 0.05 * b, before.target, params)
     for a, b in zip(*map(jax.tree.leaves, (after.target, expected)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
-    assert not eqx.tree_equal(after.critic, before.critic)
     assert not eqx.tree_equal(made.agent, agent)
     assert set(made.metrics) == set(SAC.metrics)
-
-
-def test_the_critics_memory_is_stored_as_it_was() -> None:
-    """Before each block it equals the state after one pass over all observations so far."""
-    stream = short_maze()
-    learner = SAC(replace(CONFIG, memory_of_critic="separate", first_state="stored"))
-    agent, state, rollouts = gathered(learner, stream, "gru", 3)
-    of_agent, of_critic = state.replay.states
-    for a, b in zip(jax.tree.leaves(of_agent), jax.tree.leaves(of_critic), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)  # it begins as a copy of the agent's
-    _, memory = states_before(agent, empty_memories(agent, 3), rollouts[0].chunks)
-    for a, b in zip(*map(jax.tree.leaves, (memory, rollouts[0].memory)), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -278,16 +250,15 @@ def test_forbidden_actions_are_neither_taken_nor_part_of_a_target() -> None:
     allowed = np.asarray(drawn.learned.observation[MASK])
     taken = np.take_along_axis(allowed[:-1], np.asarray(drawn.learned.action)[..., None], axis=-1)
     assert (taken[..., 0] | np.asarray(drawn.learned.last[:-1])).all() and not allowed.all()
-    networks = learner.networks(agent, state.others)
-    batch = learner.batch(networks, agent, drawn, jax.random.key(1))
-    outputs = replayed.values(agent, batch.agent_states, batch.steps).outputs
+    batch = learner.batch(agent, agent, drawn, jax.random.key(1))
+    outputs = replayed.values(agent, batch.states, batch.steps).outputs
     chances = np.asarray(jax.nn.softmax(outputs.logits))
     assert (chances[~allowed] == 0).all()
     goal = learner.target_entropy(agent, batch.steps)
     np.testing.assert_allclose(goal, 0.3 * np.log(allowed.sum(-1)), rtol=1e-6)
 
     def losses(agent: Any) -> Any:
-        return learner.loss(Networks(agent, None), agent.heads, batch)
+        return learner.loss(agent, agent.heads, batch)
 
     (total, parts), gradient = eqx.filter_jit(eqx.filter_value_and_grad(losses, has_aux=True))(
         agent

@@ -19,6 +19,7 @@ import pytest
 import clew
 from clew.run.config import config_from_json
 from clew.run.folder import read_config, write_config
+from clew.run.migration import migrate_leaves
 from slow_cases import fast_only
 
 FOLDER = Path(__file__).with_name("old_runs")
@@ -147,3 +148,26 @@ def test_a_folder_without_the_option_is_told_by_its_digest(tmp_path: Path) -> No
 def test_settings_keep_their_digest(settings: dict[str, Any], digest: str) -> None:
     """Also if a group of settings is not the default one and has gained settings since."""
     assert clew.TrainConfig(**settings).digest() == digest
+
+
+def test_the_agent_of_sac_with_a_network_for_its_critics_is_found() -> None:
+    """Its critics had an encoder and a memory of their own in the learner's state."""
+    old = clew.TrainConfig(algorithm="sac", memory="gru").to_json()
+    del old["network"]["memory_of_critic"]
+    old["sac"]["memory_of_critic"] = "separate"
+    config = config_from_json(old)
+    assert config.network.memory_of_critic == "separate"
+    assert config.identity()["sac"]["memory_of_critic"] == "separate"
+    assert config.to_json() == config_from_json(config.to_json()).to_json()
+    names = ("memory/cells/0/w", "encoder/layers/0/w", "heads/actor/w", "heads/critics/0/w")
+    trees = ("/seed/agent", "/seed/learner/others/critic")
+    leaves = {f"{tree}/{name}": np.array([i]) for i, tree in enumerate(trees) for name in names}
+    found = migrate_leaves(leaves)
+    assert {path: int(leaf[0]) for path, leaf in found.items() if path.startswith(trees[0])} == {
+        "/seed/agent/memory/memories/0/cells/0/w": 0,
+        "/seed/agent/memory/memories/1/cells/0/w": 1,
+        "/seed/agent/encoder/encoders/0/layers/0/w": 0,
+        "/seed/agent/encoder/encoders/1/layers/0/w": 1,
+        "/seed/agent/heads/actor/w": 0,
+        "/seed/agent/heads/critics/0/w": 1,
+    }

@@ -20,7 +20,7 @@ from clew.agents.heads import ActorCritic, Clock, MakeHeads
 from clew.agents.learners.base import Gathering, Learned, LearnerState, init_optimiser
 from clew.agents.learners.r2d2 import R2D2Config
 from clew.agents.learners.sac import SACConfig
-from clew.agents.network import Agent
+from clew.agents.network import Agent, NetworkConfig
 from clew.agents.trajectory import Rollout
 from clew.errors import UserError
 from clew.run import checkpoint
@@ -116,7 +116,8 @@ def config_of(folder: Path, updates: int, **changes: Any) -> TrainConfig:
 R2D2 = {"algorithm": "r2d2", "r2d2": R2D2Config(**BRIEF_REPLAY)}
 SAC = {
     "algorithm": "sac",
-    "sac": SACConfig(**BRIEF_REPLAY, memory_of_critic="separate", gradient_steps=2),
+    "network": NetworkConfig(memory_of_critic="separate"),
+    "sac": SACConfig(**BRIEF_REPLAY, gradient_steps=2),
 }
 CONTINUOUS = {"env": "gymnasium:Pendulum-v1", "env_options": {}}
 HOSTED = {"env": "gymnasium:CartPole-v1", "env_options": {}}

@@ -105,6 +105,10 @@ class Heads(eqx.Module):
     ) -> Outputs:
         """The outputs; a mask says which actions are allowed."""
 
+    def without_critic(self) -> "Heads":
+        """Heads with the same policy, without a critic that has a memory of its own."""
+        return self
+
 
 class MakeHeads(Protocol):
     """Builds heads; a subclass of `Heads` is one."""
@@ -240,6 +244,9 @@ class ActorCritic(Heads):
         if critic_only is not None:
             h = jnp.concatenate([h, critic_only], axis=-1)
         return PolicyAndValue(logits, self.critic(h)[..., 0])
+
+    def without_critic(self) -> "ActorCritic":
+        return eqx.tree_at(lambda heads: heads.critic, self, None)
 
 
 class ValuesOfActions(NamedTuple):

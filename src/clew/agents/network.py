@@ -1,8 +1,8 @@
 """The network of an agent: encoder, memory and heads."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import equinox as eqx
@@ -67,7 +67,7 @@ class NetworkConfig(EncoderConfig, Settings):
     memory_of_critic: str = "shared"
     """The critic's memory: shared, the actor's; separate, an encoder and a memory of its own, of
     the same kind (Ni et al., 2022, for learners with a replay); or none, an encoder of its own
-    alone. With A2C and PPO; SAC has a setting of its own."""
+    alone. With A2C, PPO and SAC."""
     continuous: str = "gaussian"
     """Distribution of the actions of a Box: gaussian, clipped to its limits, or tanh, squashed into
     them. SAC always uses tanh."""
@@ -184,21 +184,9 @@ class Agent(eqx.Module):
         if network.projection != "none":
             bias = network.projection == "affine"
             self.projection = Linear(size, size, key=initial.beside(key), init=init, bias=bias)
-        of_critic: dict[str, int] = {}
-        if critic_only is not None:
-            require_actor_critic("critic_only", critic_only.names, make_heads)
-            of_critic["critic_only"] = critic_only.encoder.output_size
-        if network.memory_of_critic != "shared":
-            require_actor_critic("memory_of_critic", network.memory_of_critic, make_heads)
-            if not isinstance(memory, SideBySide):
-                raise UserError(
-                    f"memory_of_critic={network.memory_of_critic} needs two memories, "
-                    f"clew.memory.parts.side_by_side.SideBySide(actors, critics), got "
-                    f"{type(memory).__name__}"
-                )
-            of_critic["of_actor"] = memory.memories[0].output_size
-        make_heads = partial(ActorCritic, **of_critic) if of_critic else make_heads
-        self.heads = make_heads(size, actions, hidden_size=network.head_size, init=init, key=key)
+        given: Any = {"hidden_size": network.head_size, "init": init, "key": key}
+        given |= critic_inputs(network, memory, make_heads, critic_only)
+        self.heads = make_heads(size, actions, **given)
         self.mask = ReadMask() if masked else None
         self.critic_only = critic_only
         self.skip = network.skip
@@ -240,11 +228,8 @@ class Agent(eqx.Module):
         encoder, memory = self.encoder, self.memory
         if not isinstance(encoder, SideBySideEncoders) or not isinstance(memory, SideBySide):
             return self
-        return eqx.tree_at(
-            lambda agent: (agent.encoder, agent.memory, agent.heads.critic),
-            self,
-            (encoder.encoders[0], memory.memories[0], None),
-        )
+        parts = encoder.encoders[0], memory.memories[0], self.heads.without_critic()
+        return eqx.tree_at(lambda agent: (agent.encoder, agent.memory, agent.heads), self, parts)
 
     def read_mask(self, observation: Observation) -> Bool[Array, "*lead n"] | None:
         """Which actions are allowed, on any leading axes; None where all are always allowed."""
@@ -287,13 +272,41 @@ class Agent(eqx.Module):
         return cast(ActorCritic, self.heads)(h, mask, critic_only)
 
 
-def require_actor_critic(setting: str, value: object, make_heads: MakeHeads) -> None:
-    """Raises `UserError` for a setting of the critic with heads that have none."""
-    if make_heads is not ActorCritic:
-        raise UserError(
-            f"{setting} needs a learner with a policy and a value of the state, a2c or ppo (or one "
-            f"of your own with the heads ActorCritic), got {setting}={value}"
-        )
+def critic_inputs(
+    network: NetworkConfig,
+    memory: AbstractMemory,
+    make_heads: MakeHeads,
+    critic_only: ReadCriticOnly | None,
+) -> dict[str, int]:
+    """What `ActorCritic` has to know of a critic that reads something else than the actor.
+
+    Raises:
+        UserError: for heads that have no such critic, or a critic's memory that is missing.
+    """
+    found = {}
+    if critic_only is not None:
+        if make_heads is not ActorCritic:
+            raise UserError(
+                f"critic_only needs a learner with a policy and a value of the state, a2c or ppo "
+                f"(or one of your own with the heads ActorCritic), got "
+                f"critic_only={critic_only.names}"
+            )
+        found["critic_only"] = critic_only.encoder.output_size
+    if network.memory_of_critic != "shared":
+        if "of_actor" not in inspect.signature(make_heads).parameters:
+            raise UserError(
+                f"memory_of_critic needs a learner with a policy and a critic, a2c, ppo or sac (or "
+                f"one of your own whose heads take of_actor, as ActorCritic does), got "
+                f"memory_of_critic={network.memory_of_critic}"
+            )
+        if not isinstance(memory, SideBySide):
+            raise UserError(
+                f"memory_of_critic={network.memory_of_critic} needs two memories, "
+                f"clew.memory.parts.side_by_side.SideBySide(actors, critics), got "
+                f"{type(memory).__name__}"
+            )
+        found["of_actor"] = memory.memories[0].output_size
+    return found
 
 
 def make_encoders(

@@ -43,7 +43,7 @@ from clew.other_names import meanings, note
 from clew.run.asynchronous.settings import PLACE, AsyncConfig
 from clew.run.defaults import ENV, MEMORY_OPTIONS, DefaultOptions, defaults_for, memory_defaults
 from clew.run.loggers import WandbConfig, check_loggers
-from clew.run.migration import lasting_memory, migrate_settings
+from clew.run.migration import lasting_groups, lasting_memory, migrate_settings
 
 ALGORITHMS = (*LEARNERS, "auto")
 RUNNERS = ("sync", "async")
@@ -378,6 +378,8 @@ class TrainConfig(LearnerSettings):
                 holder, default = holder[group], default[group]
             if holder[last] == default[last]:
                 del holder[last]
+        if self.algorithm == "sac":
+            values |= lasting_groups(values)
         return values | lasting_memory(self.memory, values["memory_options"])
 
     def digest(self) -> str:

@@ -108,12 +108,29 @@ def migrate_settings(values: dict[str, Any], memory: str, *, former: bool) -> di
     before = "device_threads" not in values
     if before:  # when 0 was one device
         values |= {"devices": values["devices"] or 1, "device_threads": "all"}
+    values |= _of_network(values.get("network"), values.get("sac"))
     memory, options = values.get("memory", memory), values.get("memory_options")
     if not isinstance(memory, str) or not isinstance(options, dict):
         return values  # the caller raises the error
     changed = _NEW_DEFAULTS.get(memory, {})
     own = {option: _FORMER[option] for option in changed if before or former}
     return values | _of_variant(memory, own | _renamed(options, _MEMORY_OPTIONS))
+
+
+def _of_network(network: Any, sac: Any) -> dict[str, Any]:
+    """The groups of settings, with the critic's memory in the network's, not in SAC's."""
+    name = "memory_of_critic"
+    if not isinstance(network, dict) or not isinstance(sac, dict) or name not in sac:
+        return {}
+    rest = {setting: value for setting, value in sac.items() if setting != name}
+    return {"network": network | {name: sac[name]}, "sac": rest}
+
+
+def lasting_groups(values: dict[str, Any]) -> dict[str, Any]:
+    """The groups of a SAC run's settings as results keep them in their names."""
+    name, network = "memory_of_critic", values["network"]
+    rest = {setting: value for setting, value in network.items() if setting != name}
+    return {"network": rest, "sac": values["sac"] | {name: network.get(name, "shared")}}
 
 
 def lasting_memory(memory: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +179,8 @@ _LEAVES = (
         ),
         r"\1/heads/\2",
     ),
+    # At that time SAC's critics could have a network of their own, beside the agent.
+    (re.compile(r"^(/seed/learner/optimiser/.*?/(?:mu|nu))/agent/"), r"\1/"),
 )
 
 
@@ -172,4 +191,28 @@ def migrate_leaves(leaves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         for before, now in _LEAVES:
             path = before.sub(now, path)
         today[path] = leaf
-    return today
+    return _with_the_critics(today) if any(map(_OF_CRITICS.match, today)) else today
+
+
+_OF_CRITICS = re.compile("^/seed/learner/others/critic/")
+_TREES = (
+    (re.compile("^/seed/agent/(encoder|memory)/"), 0),
+    (re.compile("^/seed/learner/others/critic/(encoder|memory)/"), 1),
+)
+
+
+def _with_the_critics(leaves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of an agent whose critics had a network of their own in the learner's state.
+
+    Such runs play as they did. The rest of the learner's state is left as it was, so they cannot be
+    resumed.
+    """
+    plural = {"encoder": "encoders", "memory": "memories"}
+    today = {}
+    for path, leaf in leaves.items():
+        for tree, number in _TREES:
+            path = tree.sub(lambda m, n=number: f"/seed/agent/{m[1]}/{plural[m[1]]}/{n}/", path)
+        today[path] = leaf
+    critics = "/seed/agent/heads/critics/"
+    own = {_OF_CRITICS.sub("/seed/agent/", path): leaf for path, leaf in today.items()}
+    return today | {path: leaf for path, leaf in own.items() if path.startswith(critics)}

@@ -38,13 +38,10 @@ from clew.agents.learners.replayed import (
 from clew.agents.network import Agent
 from clew.agents.replay import Replay, Steps
 from clew.agents.returns import n_step_returns
-from clew.agents.trajectory import Rollout, Trajectory, empty_memories, refresh_all, states_after
-from clew.errors import Settings, UserError, require_choice, require_fraction, require_rate
+from clew.agents.trajectory import Rollout
+from clew.errors import Settings, UserError, require_fraction, require_rate
 from clew.memory.base import State
 from clew.memory.parts.blocks import Init, LayerNorm, Linear
-
-MEMORIES_OF_CRITIC = ("shared", "separate")
-"""Which memory the critics use."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +69,6 @@ class SACConfig(Settings):
     """The memory before the burn-in: refreshed, its state at the time of acting with its caches
     rebuilt by the current parameters; stored, that state unchanged; or zero, as at the start of an
     episode."""
-    memory_of_critic: str = "shared"
-    """The critics' memory: shared, the agent's, which then learns only from the critics' loss, as
-    the gradient of the policy's loss stops before it; or separate, the critics' own encoder and
-    memory, while the agent's learn from the policy's loss (as Ni et al., 2022, quoted)."""
     replay_steps: int = 200_000
     """Size of the replay in steps of all environments together (paper: 1 million)."""
     learning_starts: int = 2_000
@@ -123,7 +116,6 @@ class SACConfig(Settings):
 
     def validate(self) -> None:
         validate_replay(self)
-        require_choice("memory_of_critic", self.memory_of_critic, MEMORIES_OF_CRITIC)
         for name in ("gamma", "polyak", "entropy_fraction"):
             require_fraction(name, getattr(self, name))
         require_rate("temperature_rate", self.temperature_rate)
@@ -168,9 +160,9 @@ class SoftOutputs(NamedTuple):
     """The outputs of `SoftActorCritic`."""
 
     logits: Float[Array, "*lead parameters"]
-    value: Float[Array, "*lead"]
+    value: Float[Array, "*lead"] | None
     features: Float[Array, "*lead out"]
-    """The memory's output, which the critics read together with an action."""
+    """The memory's output h."""
 
     @property
     def action_values(self) -> None:
@@ -191,8 +183,13 @@ class SoftActorCritic(Heads):
     deviation and noise. The standard deviation holds the entropy at its target for every
     observation, and a clipped action would have the same value as its neighbours.
 
+    Where the critics have a memory of their own, h = [h_a, h_c] (`memory_of_critic`): the policy
+    reads h_a, and the critics h_c in place of h.
+
     Args:
-        temperature: alpha before training; the other arguments are those of `MakeHeads`.
+        temperature: alpha before training.
+        of_actor: size of h_a; None if the policy and the critics read the same h. The other
+            arguments are those of `MakeHeads`.
 
     Raises:
         UserError: for actions that are neither a single choice nor within finite limits.
@@ -201,9 +198,11 @@ class SoftActorCritic(Heads):
     """
 
     actor: Head
-    critics: tuple[Critic, Critic]
+    critics: tuple[Critic, Critic] | None
+    """None in an agent that is left without its critics, whose value is None."""
     log_temperature: Float[Array, ""]
     distribution: Distribution
+    of_actor: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -213,15 +212,16 @@ class SoftActorCritic(Heads):
         hidden_size: int = 128,
         init: Init = "orthogonal",
         temperature: float,
+        of_actor: int | None = None,
         key: PRNGKeyArray,
     ):
-        self.distribution = soft_distribution(distribution)
+        self.distribution, self.of_actor = soft_distribution(distribution), of_actor
         actor_key, *critic_keys = jax.random.split(key, 3)
         outputs = self.distribution.num_outputs
-        self.actor = Head(size, hidden_size, outputs, key=actor_key, init=init)
-        inputs, values = size, outputs
+        self.actor = Head(of_actor or size, hidden_size, outputs, key=actor_key, init=init)
+        inputs, values = size if of_actor is None else size - of_actor, outputs
         if not self.discrete:
-            inputs, values = size + outputs // 2, 1
+            inputs, values = inputs + outputs // 2, 1
         first, second = (Critic(inputs, hidden_size, values, key=k, init=init) for k in critic_keys)
         self.critics = first, second
         self.log_temperature = jnp.log(jnp.asarray(temperature, jnp.float32))
@@ -239,16 +239,32 @@ class SoftActorCritic(Heads):
     def __call__(
         self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None = None
     ) -> SoftOutputs:
-        logits = self.policy(h, mask)
+        of_actor, of_critics = self.parts(h)
+        logits = self.policy(of_actor, mask)
+        if self.critics is None:
+            return SoftOutputs(logits, None, h)
         greedy = self.distribution.mode(logits)
-        value = self.expected_value(logits, h, greedy)
+        value = self.expected_value(logits, of_critics, greedy)
         value = value + self.temperature * self.distribution.entropy(logits)
         return SoftOutputs(logits, value, h)
+
+    def parts(
+        self, h: Float[Array, "*lead out"]
+    ) -> tuple[Float[Array, "*lead actor"], Float[Array, "*lead critics"]]:
+        """What the policy reads of a memory's output, and what the critics read."""
+        if self.of_actor is None:
+            return h, h
+        of_actor, of_critics = jnp.split(h, [self.of_actor], axis=-1)
+        return of_actor, of_critics
+
+    def without_critic(self) -> "SoftActorCritic":
+        return eqx.tree_at(lambda heads: heads.critics, self, None)
 
     def policy(
         self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None
     ) -> Float[Array, "*lead parameters"]:
-        """The parameters of the policy's distribution over the allowed actions."""
+        """The parameters of the policy's distribution over the allowed actions, from its part of a
+        memory's output."""
         logits = self.actor(h)
         return logits if mask is None else self.distribution.masked(logits, mask)
 
@@ -320,28 +336,11 @@ def soft_distribution(distribution: Distribution) -> Distribution:
     )
 
 
-class Networks(NamedTuple):
-    """What gradient steps change."""
-
-    agent: Agent
-    critic_network: Agent | None
-    """The critics' own encoder, memory and critics; None where they use the agent's."""
-
-    @property
-    def of_critic(self) -> Agent:
-        """The network whose critics value actions."""
-        return self.agent if self.critic_network is None else self.critic_network
-
-
 class Others(NamedTuple):
     """SAC's small state."""
 
     target: PyTree[Array]
     """The target network's parameters."""
-    critic: PyTree[Array] = ()
-    """The parameters of the critics' own network, if there is one."""
-    memory: State = ()
-    """Its current memory in every environment."""
 
 
 class Batch(NamedTuple):
@@ -349,12 +348,10 @@ class Batch(NamedTuple):
 
     steps: Steps
     """The sequences, with the observation after them."""
-    agent_states: State
-    """The agent's memory before them."""
-    critic_states: State
-    """The critics' memory before them."""
+    states: State
+    """The memory before them."""
     target_features: Float[Array, "time_and_one batch out"]
-    """The target network's memory outputs at each observation."""
+    """What the target network's critics read at each observation."""
     noise: tuple[Array, Array]
     """Noise of the actions that targets and policy take at each observation: [T+1, B, n]."""
 
@@ -394,22 +391,14 @@ class SAC:
     """Number of updates in the whole run, at whose end a schedule reaches 0."""
 
     @property
-    def separate(self) -> bool:
-        """Whether the critics have their own memory."""
-        return self.config.memory_of_critic == "separate"
-
-    @property
     def optimiser(self) -> optax.GradientTransformation:
-        """Adam, see `adam`, with separate learning rates for memories and temperature.
-
-        It is for a tree of `Networks`.
-        """
+        """Adam, see `adam`, with separate learning rates for memory and temperature."""
         config = self.config
         schedule = make_schedule(config, gradient_steps_of(config, self.updates))
         return optax.chain(
             adam(config, schedule),
-            scale_steps(config.memory_rate, lambda n: [a.memory for a in n if a is not None]),
-            scale_steps(config.temperature_rate, lambda n: [_heads(n.agent).log_temperature]),
+            scale_steps(config.memory_rate, lambda agent: [agent.memory]),
+            scale_steps(config.temperature_rate, lambda agent: [_heads(agent).log_temperature]),
         )
 
     @property
@@ -432,9 +421,9 @@ class SAC:
         return partial(self._reachable_heads, temperature=self.config.initial_temperature)
 
     def _reachable_heads(
-        self, size: int, distribution: Distribution, **given: Any
+        self, size: int, distribution: Distribution, *, of_actor: int | None = None, **given: Any
     ) -> SoftActorCritic:
-        heads = SoftActorCritic(size, distribution, **given)
+        heads = SoftActorCritic(size, distribution, of_actor=of_actor, **given)
         target, count = self.config.target_entropy, heads.distribution.num_outputs
         if target is None:
             return heads
@@ -452,46 +441,25 @@ class SAC:
         return heads
 
     def init(self, agent: Agent, template: Callable[[], Rollout]) -> LearnerState:
-        """Adam's state, the target network, the critics' own network if any, and an empty replay.
-
-        The target and the critics' network start as copies of the agent.
-        """
+        """Adam's state, the target network, which starts as a copy of the agent, and an empty
+        replay."""
         params = eqx.filter(agent, eqx.is_inexact_array)
-        others = Others(jax.tree.map(jnp.copy, params))
-        if self.separate:
-            others = others._replace(critic=jax.tree.map(jnp.copy, params))
-            if self.config.first_state != "zero":
-                memory = empty_memories(agent, self.config.num_envs)
-                others = others._replace(memory=memory)
         shapes = template()
-        states = jax.eval_shape(partial(self._kept, agent, others), shapes)[0]
+        states = jax.eval_shape(partial(self._kept, agent), shapes)
         return LearnerState(
-            self.optimiser.init(eqx.filter(self.networks(agent, others), eqx.is_inexact_array)),
-            others,
+            self.optimiser.init(params),
+            Others(jax.tree.map(jnp.copy, params)),
             ring.init_replay(shapes, states, self.config.replay_steps),
         )
 
-    def networks(self, agent: Agent, others: Others) -> Networks:
-        """What gradient steps change."""
-        return Networks(agent, eqx.combine(others.critic, agent) if self.separate else None)
-
     def add(self, agent: Agent, state: LearnerState, rollout: Rollout) -> LearnerState:
         """The state with a rollout in the replay."""
-        kept, memory = self._kept(agent, cast(Others, state.others), rollout)
-        replay = ring.add(cast(Replay, state.replay), rollout.chunks, kept)
-        return state._replace(others=state.others._replace(memory=memory), replay=replay)
+        kept = self._kept(agent, rollout)
+        return state._replace(replay=ring.add(cast(Replay, state.replay), rollout.chunks, kept))
 
-    def _kept(self, agent: Agent, others: Others, rollout: Rollout) -> tuple[PyTree, State]:
-        """The stored states before each block of a rollout; and the critics' memory after it.
-
-        They are of the agent's memory, and of the critics' own, which reads the rollout here.
-        """
-        kept = self.replayed.kept(agent, rollout.chunks.state0, self.config.num_envs)
-        if not self.separate or self.config.first_state == "zero":
-            return (kept, ()), others.memory
-        critic = eqx.combine(others.critic, agent)
-        states, memory = states_before(critic, others.memory, rollout.chunks)
-        return (kept, self.replayed.kept(critic, states, self.config.num_envs)), memory
+    def _kept(self, agent: Agent, rollout: Rollout) -> PyTree:
+        """The stored states before each block of a rollout, at the path of checkpoints."""
+        return self.replayed.kept(agent, rollout.chunks.state0, self.config.num_envs), ()
 
     def learn(
         self, agent: Agent, state: LearnerState, rollout: Rollout, key: PRNGKeyArray
@@ -509,39 +477,35 @@ class SAC:
         draw_key, noise_key = jax.random.split(key)
         others = cast(Others, state.others)
         drawn = self.replayed.take(replay, self.replayed.draw(replay, draw_key))
-        networks, target = self.networks(agent, others), eqx.combine(others.target, agent)
-        batch = self.batch(networks, target, drawn, noise_key)
+        target = eqx.combine(others.target, agent)
+        batch = self.batch(agent, target, drawn, noise_key)
         found, gradient = eqx.filter_value_and_grad(self.loss, has_aux=True)(
-            networks, _heads(target), batch
+            agent, _heads(target), batch
         )
-        made = apply_gradient(cast(Agent, networks), state, found, gradient, self.optimiser)
-        new = cast(Networks, made.agent)  # any tree has a gradient
-        params = eqx.filter(new.of_critic, eqx.is_inexact_array)
+        made = apply_gradient(agent, state, found, gradient, self.optimiser)
+        params = eqx.filter(made.agent, eqx.is_inexact_array)
         following = optax.incremental_update(params, others.target, self.config.polyak)
-        after = Others(following, params if self.separate else (), others.memory)
-        return made._replace(agent=new.agent, state=made.state._replace(others=after))
+        return made._replace(state=made.state._replace(others=Others(following)))
 
-    def batch(self, networks: Networks, target: Agent, drawn: Drawn, key: PRNGKeyArray) -> Batch:
+    def batch(self, agent: Agent, target: Agent, drawn: Drawn, key: PRNGKeyArray) -> Batch:
         """The inputs of the loss; no gradient passes into them."""
         replayed, steps = self.replayed, drawn.learned
-        of_agent, of_critic = drawn.state0 if self.separate else (drawn.state0[0],) * 2
-        states = replayed.states(networks.agent, of_agent, drawn.read)
-        critic_states = states
-        if self.separate:
-            critic_states = replayed.states(networks.of_critic, of_critic, drawn.read)
-        target_states = replayed.states(target, of_critic, drawn.read)
-        features = replayed.values(target, target_states, steps).outputs.features
-        draw = partial(networks.agent.distribution.noise, lead=steps.start.shape)
+        states, target_states = (
+            replayed.states(network, drawn.state0[0], drawn.read) for network in (agent, target)
+        )
+        outputs = replayed.values(target, target_states, steps).outputs
+        of_critics = _heads(target).parts(outputs.features)[1]
+        draw = partial(agent.distribution.noise, lead=steps.start.shape)
         first, second = jax.random.split(key)
-        return Batch(steps, states, critic_states, features, (draw(first), draw(second)))
+        return Batch(steps, states, of_critics, (draw(first), draw(second)))
 
     def loss(
-        self, networks: Networks, target: SoftActorCritic, batch: Batch
+        self, agent: Agent, target: SoftActorCritic, batch: Batch
     ) -> tuple[Float[Array, ""], Metrics]:
         """The sum of the losses of critics, policy and temperature, and its terms.
 
-        With h the networks' memory outputs, h' and Q' the target network's outputs and critics, sg
-        a stopped gradient, E over the policy's actions (a sum for a single choice, one sample for
+        With h the memory's outputs, h' and Q' the target network's outputs and critics, sg a
+        stopped gradient, E over the policy's actions (a sum for a single choice, one sample for
         continuous actions), H their entropy, H* its target, and means over the valid steps:
 
             V_t         = E[min_i Q'_i(h'_t, a)] + alpha H(pi(. | h_t))
@@ -550,48 +514,34 @@ class SAC:
             policy_loss = -mean(E[sg(min_i Q_i)(sg(h_t), a)] + sg(alpha) H(pi(. | h_t)))
             temperature = alpha mean(sg(H(pi(. | h_t)) - H*))
 
-        With a shared memory, the policy reads sg(h_t) too. Otherwise the agent's own critics learn
-        y_t from sg(h_t) of the agent's memory, so that its `value` is meaningful.
+        The policy reads sg(h_t) too, so that a memory learns from the critics' loss alone. Where
+        the critics have a memory of their own, they read its h, and the actor's memory learns from
+        the policy's loss.
 
         Source: Haarnoja et al. (2018), Eqs. 3, 5, 9 and 18; Christodoulou (2019), quoted.
         """
-        read = self._read(networks, batch)
-        heads, judge = _heads(networks.agent), _heads(networks.of_critic)
-        steps, valid, alpha = batch.steps, ~batch.steps.last[:-1], heads.temperature
-        later, _ = soft_value(heads, target, read.logits, batch.target_features, batch.noise[0])
+        steps, valid = batch.steps, ~batch.steps.last[:-1]
+        (outputs, metrics), heads = self.replayed.values(agent, batch.states, steps), _heads(agent)
+        of_critics = heads.parts(outputs.features)[1]
+        still, logits, alpha = jax.lax.stop_gradient(of_critics), outputs.logits, heads.temperature
+        if heads.of_actor is None:
+            logits = heads.policy(still, agent.read_mask(steps.observation))
+        later, _ = soft_value(heads, target, logits, batch.target_features, batch.noise[0])
         y = self.targets(steps, later)
-        taken = judge.values(read.of_critic[:-1], steps.action)
-        fixed, still = stopped(judge), jax.lax.stop_gradient(read.of_critic)
-        soft, entropy = soft_value(heads, fixed, read.logits, still, batch.noise[1])
-        gap = jax.lax.stop_gradient(entropy - self.target_entropy(networks.agent, steps))
-        own = jnp.zeros_like(y)
-        if read.own is not None:
-            own = half_squares(heads.values(read.own[:-1], steps.action), y, valid)
+        taken = heads.values(of_critics[:-1], steps.action)
+        soft, entropy = soft_value(heads, stopped(heads), logits, still, batch.noise[1])
+        gap = jax.lax.stop_gradient(entropy - self.target_entropy(agent, steps))
         each = {
             "value_loss": half_squares(taken, y, valid),
             "policy_loss": -soft[:-1],
             "temperature_loss": alpha * gap[:-1],
-            "own_loss": own,
             "entropy": entropy[:-1],
             "action_value": jnp.min(taken, axis=-1),
             "value": later[:-1],
-        } | {f"memory.{name}": metric[:-1] for name, metric in read.metrics.items()}
+        } | {f"memory.{name}": metric[:-1] for name, metric in metrics.items()}
         parts = {name: valid_mean(x, valid) for name, x in each.items()}
-        others = parts.pop("temperature_loss") + parts.pop("own_loss")
-        total = parts["value_loss"] + parts["policy_loss"] + others
+        total = parts["value_loss"] + parts["policy_loss"] + parts.pop("temperature_loss")
         return total, parts | {"temperature": alpha}
-
-    def _read(self, networks: Networks, batch: Batch) -> "Remembered":
-        """The networks' memory outputs, with the gradients that each loss may have."""
-        agent, steps = networks.agent, batch.steps
-        outputs, metrics = self.replayed.values(agent, batch.agent_states, steps)
-        still = jax.lax.stop_gradient(outputs.features)
-        mask = agent.read_mask(steps.observation)
-        if not self.separate:
-            logits = _heads(agent).policy(still, mask)
-            return Remembered(logits, outputs.features, None, metrics)
-        critic = self.replayed.values(networks.of_critic, batch.critic_states, steps)
-        return Remembered(outputs.logits, critic.outputs.features, still, metrics)
 
     def targets(
         self, steps: Steps, value: Float[Array, "time_and_one batch"]
@@ -615,19 +565,6 @@ class SAC:
             return self.config.entropy_fraction * math.log(count)
         allowed = jnp.maximum(jnp.sum(mask, axis=-1), 1).astype(jnp.float32)
         return self.config.entropy_fraction * jnp.log(allowed)
-
-
-class Remembered(NamedTuple):
-    """The networks' outputs that the loss reads, at every observation."""
-
-    logits: Float[Array, "time_and_one batch parameters"]
-    """Logits of the policy; a gradient passes into the agent's memory if it is separate."""
-    of_critic: Float[Array, "time_and_one batch out"]
-    """The critics' input."""
-    own: Float[Array, "time_and_one batch out"] | None
-    """The input of the agent's own critics if separate ones value actions; without a gradient."""
-    metrics: dict[str, Float[Array, "time_and_one batch"]]
-    """The metrics of the agent's memory."""
 
 
 def soft_value(
@@ -660,23 +597,6 @@ def half_squares(
     """sum_i (Q_i - y)^2 / 2, and 0 at invalid steps, which may hold anything."""
     errors = jnp.where(valid[..., None], values - target[..., None], 0.0)
     return 0.5 * jnp.sum(jnp.square(errors), axis=-1)
-
-
-def states_before(agent: Agent, memory: State, chunks: Trajectory) -> tuple[State, State]:
-    """A memory's states before each block of a rollout, and after all of them.
-
-    `memory` is its state before the rollout.
-
-    Its caches are rebuilt by the current parameters, as for acting.
-    """
-
-    def one(memory: State, seen: tuple[PyTree[Array], Array]) -> tuple[State, State]:
-        observation, start = jax.tree.map(lambda x: x[:-1], seen)
-        return states_after(agent, memory, observation, start), memory
-
-    first = refresh_all(agent, memory, chunks.reward.shape[2])
-    memory, states = jax.lax.scan(one, first, (chunks.observation, chunks.start))
-    return states, memory
 
 
 def stopped(heads: SoftActorCritic) -> SoftActorCritic:
