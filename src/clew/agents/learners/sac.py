@@ -298,15 +298,19 @@ class SoftActorCritic(Heads):
             return self.distribution.entropy(logits)
         return -self.distribution.log_prob(logits, action)
 
+    @property
+    def _both(self) -> tuple[Critic, Critic]:
+        return cast("tuple[Critic, Critic]", self.critics)
+
     def _of_all(self, h: Float[Array, "*lead out"]) -> Float[Array, "*lead actions critics"]:
-        return jnp.stack([critic(h) for critic in self.critics], axis=-1)
+        return jnp.stack([critic(h) for critic in self._both], axis=-1)
 
     def _of_continuous(
         self, h: Float[Array, "*lead out"], action: Array
     ) -> Float[Array, "*lead critics"]:
         squashed = jnp.tanh(action).reshape(*h.shape[:-1], -1)
         x = jnp.concatenate([h, squashed.astype(h.dtype)], axis=-1)
-        return jnp.concatenate([critic(x) for critic in self.critics], axis=-1)
+        return jnp.concatenate([critic(x) for critic in self._both], axis=-1)
 
 
 def soft_distribution(distribution: Distribution) -> Distribution:
