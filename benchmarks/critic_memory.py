@@ -21,10 +21,10 @@ Run it again to resume.
 
 from dataclasses import replace
 
-from benchmarks.plans import on_popgym, run_plan
+from benchmarks.plans import beside, on_popgym, run_plan
 
+from clew import TrainConfig
 from clew.lab.grid import Study
-from clew.lab.studies.popgym import grid
 
 MEMORIES = ("gru", "s5")
 TASKS = ["position-only-pendulum", "repeat-first", "count-recall"]
@@ -33,12 +33,11 @@ FIRST_SEED = 100
 
 def critic_memory() -> Study:
     """The table's agents, each with one memory and with two."""
-    models = {}
-    for memory in MEMORIES:
-        agent = models[memory] = grid.agent(memory)
-        network = replace(agent.network, memory_of_critic="separate")
-        models[f"{memory}-separate"] = replace(agent, network=network)
-    return on_popgym("critic-memory", models, TASKS)
+
+    def separate(agent: TrainConfig) -> TrainConfig:
+        return replace(agent, network=replace(agent.network, memory_of_critic="separate"))
+
+    return on_popgym("critic-memory", beside(MEMORIES, {"separate": separate}), TASKS)
 
 
 if __name__ == "__main__":

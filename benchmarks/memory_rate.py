@@ -25,11 +25,12 @@ Run it again to resume.
 """
 
 from dataclasses import replace
+from functools import partial
 
-from benchmarks.plans import on_popgym, run_plan
+from benchmarks.plans import beside, on_popgym, run_plan
 
+from clew import TrainConfig
 from clew.lab.grid import Study
-from clew.lab.studies.popgym import grid
 
 MEMORIES = ("gru", "s5")
 RATES = {"tenth": 0.1, "triple": 3.0}
@@ -39,13 +40,12 @@ FIRST_SEED = 100
 
 def memory_rate() -> Study:
     """The table's agents, each with PPO's learning rate for the memory and with two others."""
-    models = {}
-    for memory in MEMORIES:
-        agent = models[memory] = grid.agent(memory)
-        for name, rate in RATES.items():
-            settings = replace(agent.ppo, memory_rate=rate)
-            models[f"{memory}-{name}"] = replace(agent, ppo=settings)
-    return on_popgym("memory-rate", models, TASKS)
+
+    def at(rate: float, agent: TrainConfig) -> TrainConfig:
+        return replace(agent, ppo=replace(agent.ppo, memory_rate=rate))
+
+    rates = {name: partial(at, rate) for name, rate in RATES.items()}
+    return on_popgym("memory-rate", beside(MEMORIES, rates), TASKS)
 
 
 if __name__ == "__main__":

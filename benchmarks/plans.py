@@ -32,6 +32,17 @@ def agents(
     }
 
 
+def beside(
+    memories: Iterable[str], changes: Mapping[str, Callable[[TrainConfig], TrainConfig]]
+) -> dict[str, TrainConfig]:
+    """POPGym's agent with each memory, and after it with each change, as MEMORY-CHANGE."""
+    models = {}
+    for memory in memories:
+        agent = models[memory] = grid.agent(memory)
+        models |= {f"{memory}-{name}": change(agent) for name, change in changes.items()}
+    return models
+
+
 def on_popgym(name: str, models: Mapping[str, TrainConfig], tasks: Sequence[str]) -> Study:
     """A study of these agents on some of POPGym's easy tasks, with the table's steps by PPO."""
     return replace(grid.study(), name=name, models=models, weights={}).only(list(models), tasks)

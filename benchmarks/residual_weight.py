@@ -37,8 +37,9 @@ Run it again to resume.
 
 from dataclasses import replace
 
-from benchmarks.plans import on_popgym, run_plan
+from benchmarks.plans import beside, on_popgym, run_plan
 
+from clew import TrainConfig
 from clew.lab.grid import Study
 from clew.lab.studies.popgym import grid
 
@@ -49,12 +50,12 @@ FIRST_SEED = 100
 
 def residual_weight() -> Study:
     """The table's agents, each with the weight and without."""
-    models = {}
-    for memory in MEMORIES:
-        agent = models[memory] = grid.agent(memory)
+
+    def weighted(agent: TrainConfig) -> TrainConfig:
         options = agent.memory_options | {"residual_weight": True}
-        models[f"{memory}-weight"] = replace(agent, memory_options=options)
-    return on_popgym("residual-weight", models, TASKS)
+        return replace(agent, memory_options=options)
+
+    return on_popgym("residual-weight", beside(MEMORIES, {"weight": weighted}), TASKS)
 
 
 def in_all() -> Study:

@@ -462,7 +462,7 @@ class SAC:
         return state._replace(replay=ring.add(cast(Replay, state.replay), rollout.chunks, kept))
 
     def _kept(self, agent: Agent, rollout: Rollout) -> PyTree:
-        """The stored states before each block of a rollout, at the path of checkpoints."""
+        """The stored states before each block of a rollout, in a tuple as checkpoints have them."""
         return self.replayed.kept(agent, rollout.chunks.state0, self.config.num_envs), ()
 
     def learn(
