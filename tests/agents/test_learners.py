@@ -165,6 +165,7 @@ IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
     (IN_SAC, {"polyak": 0.0}, "polyak"),
     (IN_SAC, {"polyak": 1.5}, "polyak"),
     (IN_SAC, {"initial_temperature": 0.0}, "initial_temperature"),
+    (IN_SAC, {"memory_rate": -1.0}, "memory_rate"),
     (IN_SAC, {"temperature_rate": -1.0}, "temperature_rate"),
     (IN_SAC, {"entropy_fraction": 1.5}, "entropy_fraction"),
     (IN_SAC, {"target_entropy": float("nan")}, "target_entropy"),

@@ -163,6 +163,16 @@ class Head(eqx.Module):
         return self.output(x if self.hidden is None else jnp.tanh(self.hidden(x)))
 
 
+def parts_of(
+    h: Float[Array, "*lead out"], of_actor: int | None
+) -> tuple[Float[Array, "*lead actor"], Float[Array, "*lead critic"]]:
+    """What the actor reads of a memory's output, the first `of_actor` numbers, and what the critic
+    reads, the others; both read all if it is None."""
+    if of_actor is None:
+        return h, h
+    return h[..., :of_actor], h[..., of_actor:]
+
+
 class PolicyAndValue(NamedTuple):
     """The outputs of an actor-critic."""
 
@@ -233,7 +243,7 @@ class ActorCritic(Heads):
         critic_only: Float[Array, "*lead size"] | None = None,
     ) -> PolicyAndValue:
         """The value is None if the critic, or what only the critic reads, is missing."""
-        of_actor, h = (h, h) if self.of_actor is None else jnp.split(h, [self.of_actor], axis=-1)
+        of_actor, h = parts_of(h, self.of_actor)
         logits = self.actor(of_actor)
         if self.free is not None:
             logits = self.distribution.join(logits, self.free)

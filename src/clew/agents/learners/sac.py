@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from clew.agents import replay as ring
 from clew.agents.distributions import CONTINUOUS, Categorical, Distribution, Gaussian
-from clew.agents.heads import Head, Heads, MakeHeads
+from clew.agents.heads import Head, Heads, MakeHeads, parts_of
 from clew.agents.learners.base import (
     Gathering,
     Learned,
@@ -239,7 +239,7 @@ class SoftActorCritic(Heads):
     def __call__(
         self, h: Float[Array, "*lead out"], mask: Bool[Array, "*lead actions"] | None = None
     ) -> SoftOutputs:
-        of_actor, of_critics = self.parts(h)
+        of_actor, of_critics = parts_of(h, self.of_actor)
         logits = self.policy(of_actor, mask)
         if self.critics is None:
             return SoftOutputs(logits, None, h)
@@ -247,15 +247,6 @@ class SoftActorCritic(Heads):
         value = self.expected_value(logits, of_critics, greedy)
         value = value + self.temperature * self.distribution.entropy(logits)
         return SoftOutputs(logits, value, h)
-
-    def parts(
-        self, h: Float[Array, "*lead out"]
-    ) -> tuple[Float[Array, "*lead actor"], Float[Array, "*lead critics"]]:
-        """What the policy reads of a memory's output, and what the critics read."""
-        if self.of_actor is None:
-            return h, h
-        of_actor, of_critics = jnp.split(h, [self.of_actor], axis=-1)
-        return of_actor, of_critics
 
     def without_critic(self) -> "SoftActorCritic":
         return eqx.tree_at(lambda heads: heads.critics, self, None)
@@ -498,7 +489,7 @@ class SAC:
             replayed.states(network, drawn.state0[0], drawn.read) for network in (agent, target)
         )
         outputs = replayed.values(target, target_states, steps).outputs
-        of_critics = _heads(target).parts(outputs.features)[1]
+        of_critics = parts_of(outputs.features, _heads(target).of_actor)[1]
         draw = partial(agent.distribution.noise, lead=steps.start.shape)
         first, second = jax.random.split(key)
         return Batch(steps, states, of_critics, (draw(first), draw(second)))
@@ -526,7 +517,7 @@ class SAC:
         """
         steps, valid = batch.steps, ~batch.steps.last[:-1]
         (outputs, metrics), heads = self.replayed.values(agent, batch.states, steps), _heads(agent)
-        of_critics = heads.parts(outputs.features)[1]
+        of_critics = parts_of(outputs.features, heads.of_actor)[1]
         still, logits, alpha = jax.lax.stop_gradient(of_critics), outputs.logits, heads.temperature
         if heads.of_actor is None:
             logits = heads.policy(still, agent.read_mask(steps.observation))
