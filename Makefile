@@ -55,8 +55,8 @@ test-onnx: $(INSTALLED)  ## install ONNX Runtime (110 MB) into .venv and compare
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r tools/onnx.lock
 	@$(BIN)/python -m pytest tests/deploy $(PYTEST_ARGS)
 
-test-jaxenvs: $(VENV)-jaxenvs/.installed  ## install five packages of JAX environments (1 GB) and compare them with clew's form of them
-	@PYTHONPATH=src:tests $(VENV)-jaxenvs/bin/python -m pytest --slow tests/bridges/test_gymnax_real.py tests/bridges/test_jax_packages_real.py tests/bridges/test_flax_network.py $(PYTEST_ARGS)
+test-jaxenvs: $(VENV)-jaxenvs/.installed  ## install six packages of environments (1 GB), five of them in JAX, and compare them with clew's form of them
+	@PYTHONPATH=src:tests $(VENV)-jaxenvs/bin/python -m pytest --slow tests/bridges/test_gymnax_real.py tests/bridges/test_jax_packages_real.py tests/bridges/test_pettingzoo.py tests/bridges/test_flax_network.py $(PYTEST_ARGS)
 
 $(VENV)-jaxenvs/.installed: tools/jaxenvs.lock | $(INSTALLED)
 	@test -x $(VENV)-jaxenvs/bin/python || $(BIN)/python -m venv $(VENV)-jaxenvs

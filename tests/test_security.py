@@ -41,6 +41,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "a module": {"env": "evil:make", "env_options": {}},
     "a module of Gymnasium's": {"env": "gymnasium:evil:Evil-v0", "env_options": {}},
     "a module of gymnax's": {"env": "gymnax:evil:make", "env_options": {}},
+    "a module of PettingZoo's": {"env": "pettingzoo:evil:make", "env_options": {}},
     "a name in options": {
         "env": "gymnasium:GymV26Environment-v0",
         "env_options": {"env_id": "evil:Evil-v0"},

@@ -220,7 +220,6 @@ def test_an_entry_point_that_has_no_hash() -> None:
             {},
             "must return a gymnasium.vector.VectorEnv; it returned a builtins.int",
         ),
-        ("labelled:too_many", {}, "was asked for 1 environments, but returned 2"),
         ("maze", {}, "expected gymnasium:ID or module:factory, got 'maze'"),
         ("gymnasium:MemoryMaze-9x9-v0", {}, "did you mean clew/MemoryMaze-9x9-v0"),
     ],
@@ -230,6 +229,14 @@ def test_mistakes(name: str, options: Any, says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
         gymnasium_task(name, options)
     assert "\n" not in str(caught.value)
+
+
+def test_another_number_of_environments_is_refused() -> None:
+    """A factory may make more than the one that it is asked for, but no other number."""
+    task = gymnasium_task("labelled:too_many")
+    assert task.agents == 2
+    with pytest.raises(UserError, match="was asked for 4 environments, but returned 5"):
+        task.open(4)
 
 
 @pytest.mark.parametrize(

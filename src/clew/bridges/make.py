@@ -11,6 +11,7 @@ from gymnasium.envs.registration import parse_env_id
 from clew.bridges.gymnasium.build import GYMNASIUM, REGISTERED_BY
 from clew.bridges.gymnax import gymnax_options, make_gymnax
 from clew.bridges.jax_packages import is_packaged
+from clew.bridges.pettingzoo import PETTINGZOO
 from clew.envs import ENVS
 from clew.envs.base import Environment
 from clew.envs.interface import require_task
@@ -111,7 +112,7 @@ def jax_task(name: str) -> type[Environment] | None:
 
     The module is imported to find out, since Gymnasium environments have the same form of name.
     """
-    if not is_reference(name) or name.startswith(GYMNASIUM) or is_packaged(name):
+    if not is_reference(name) or name.startswith((GYMNASIUM, PETTINGZOO)) or is_packaged(name):
         return None
     try:
         found: object = resolve(name)

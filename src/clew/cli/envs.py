@@ -20,6 +20,8 @@ OTHERS = """
 Environments of other packages, for every option that names a task:
   gymnasium:ID    any registered with Gymnasium; gymnasium:PACKAGE:ID imports its package first
   module:factory  your own function or class that returns a gymnasium.Env
+  pettingzoo:MODULE
+                  several agents that share one policy, by the module's parallel_env
   gymnax:ID       a gymnax environment, compiled with the agent (pip install 'clew[jaxenvs]');
                   gymnax:module:factory is your own with gymnax's interface
   xminigrid:ID, craftax:ID, brax:ID, jumanji:ID

@@ -5,8 +5,7 @@ import json
 from collections.abc import Hashable
 from typing import Any
 
-from clew.bridges.gymnasium.build import definition
-from clew.bridges.gymnasium.task import GymnasiumTask, gymnasium_task, is_gymnasium
+from clew.bridges.gymnasium.task import GymnasiumTask, definition, gymnasium_task, is_gymnasium
 from clew.bridges.make import jax_task, make_env, refuse_unknown_options
 from clew.envs.wrappers import WrapperConfig
 from clew.interact.compiled_task import CompiledTask
@@ -20,8 +19,9 @@ def make_task(
     """A task by its name, with its wrappers.
 
     Args:
-        env: the name of a JAX task (see `clew.bridges.make.make_env`), "gymnasium:ID" or
-            "module:factory"; "module:Class" with a class derived from `Environment` is a JAX task.
+        env: the name of a JAX task (see `clew.bridges.make.make_env`), "gymnasium:ID",
+            "pettingzoo:MODULE" or "module:factory"; "module:Class" with a class derived from
+            `Environment` is a JAX task.
         options: of the task.
         wrappers: between the task and the agent.
         host: how to step the Gymnasium environments that episodes are played in; by default in this

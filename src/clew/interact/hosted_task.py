@@ -215,8 +215,9 @@ class HostedTask(Task):
                     now = stream.reset()
 
     def _to_play(self, count: int, seed: int) -> GymnasiumStream:
-        """Environments with fixed wrapper statistics and no films, divided equally between
-        processes."""
+        """At least `count` environments with fixed wrapper statistics and no films, divided equally
+        between processes."""
+        count = math.ceil(count / self.environment.agents) * self.environment.agents
         processes = self.host.processes and math.gcd(count, self.host.processes)
         wrappers = dataclasses.replace(self.wrappers, video_every=0)
         return self.environment.open(
@@ -227,7 +228,8 @@ class HostedTask(Task):
         """A stream of one environment, and that environment if it can be rendered."""
         environment, wrappers = self.environment, dataclasses.replace(self.wrappers, video_every=0)
         if environment.vector:
-            return environment.open(1, seed=seed, wrappers=wrappers, frozen=True), None
+            count = environment.agents
+            return environment.open(count, seed=seed, wrappers=wrappers, frozen=True), None
         options = dict(environment.options)
         if takes_render_mode(self.name):
             options.setdefault("render_mode", "rgb_array")

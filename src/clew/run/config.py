@@ -102,8 +102,9 @@ class TrainConfig(LearnerSettings):
     """
 
     env: str = ENV
-    """Name of the task: one that `clew envs` lists, gymnasium:ID, gymnax:ID (or xminigrid,
-    craftax, brax or jumanji), or module:Class for your own JAX task or Gymnasium environment."""
+    """Name of the task: one that `clew envs` lists, gymnasium:ID, pettingzoo:MODULE, gymnax:ID (or
+    xminigrid, craftax, brax or jumanji), or module:Class for your own JAX task or Gymnasium
+    environment."""
     env_options: dict[str, Any] = _chosen(dict)
     """Options of the task. Defaults apply only to the default task."""
     memory: str = "arelit"

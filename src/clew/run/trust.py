@@ -2,10 +2,10 @@
 
 The settings of a run may name code that neither clew nor an installed package registers: a task,
 memory, encoder or learner as "module:name", Gymnasium's "gymnasium:module:ID",
-"gymnax:module:factory", or a Ray cluster, which can run anything here. The maker of the folder
-chose that code, so it is imported only if the user consents, or has trained this run on this
-machine. Trainings are recorded outside the folder, where its maker cannot write, by the folder's
-path and the named code.
+"gymnax:module:factory", "pettingzoo:module", or a Ray cluster, which can run anything here. The
+maker of the folder chose that code, so it is imported only if the user consents, or has trained
+this run on this machine. Trainings are recorded outside the folder, where its maker cannot write,
+by the folder's path and the named code.
 """
 
 import hashlib

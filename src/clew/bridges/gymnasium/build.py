@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -92,20 +92,6 @@ def build(name: str, options: Mapping[str, Any], spec: EnvSpec | None = None) ->
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} must return a gymnasium.Env, it returned {_kind(env, factory)}")
     return env
-
-
-def definition(name: str) -> Hashable:
-    """The present definition of a name, since a notebook may redefine or reregister it.
-
-    Raises:
-        UserError: an unknown module or factory.
-    """
-    made, options = None, ""
-    if not name.startswith(GYMNASIUM):
-        made = resolve(name)
-    elif spec := gymnasium.registry.get(name.removeprefix(GYMNASIUM).rpartition(":")[2]):
-        made, options = spec.entry_point, repr(spec.kwargs)
-    return made if isinstance(made, Hashable) else None, options
 
 
 def _kind(made: object, factory: Callable[..., Any]) -> str:

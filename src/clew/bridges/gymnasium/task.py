@@ -1,10 +1,10 @@
-"""Gymnasium environments as tasks: "gymnasium:ID" and "module:factory"."""
+"""Gymnasium environments as tasks: "gymnasium:ID" and "module:factory"; "pettingzoo:MODULE"."""
 
 import contextlib
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +20,9 @@ from clew.bridges.gymnasium.masks import ActionMasks
 from clew.bridges.gymnasium.processes import close_quietly, is_ctrl_c, os_exit_raises, time_limit
 from clew.bridges.gymnasium.spaces import ObservationAdapter, adapt_action, adapt_observation
 from clew.bridges.gymnasium.stream import GymnasiumStream, restore_precision
-from clew.bridges.gymnasium.vector import OnlyEnvironment
+from clew.bridges.gymnasium.vector import FirstEnvironment
 from clew.bridges.jax_packages import is_packaged
+from clew.bridges.pettingzoo import PETTINGZOO, agents_of, reference_of
 from clew.envs.spaces import with_mask
 from clew.envs.wrappers import WrapperConfig, observed
 from clew.errors import UserError, check_call, one_line, parameters_of, require_at_least
@@ -39,7 +40,7 @@ class GymnasiumTask:
     """
 
     name: str
-    """ "gymnasium:ID" or "module:factory"."""
+    """ "gymnasium:ID", "module:factory" or "pettingzoo:MODULE"."""
     observations: ObservationAdapter
     """How the environment's observations reach the agent."""
     own_action_space: spaces.Space
@@ -48,6 +49,8 @@ class GymnasiumTask:
     """Keyword arguments of `gymnasium.make` or of the factory."""
     vector: bool = False
     """Whether the factory makes vector environments."""
+    agents: int = 1
+    """How many environments come only together: the agents of one vector environment."""
 
     metric_names = METRICS
 
@@ -118,7 +121,7 @@ class GymnasiumTask:
         """Opens `num_envs` environments as a stream; close it when it is no longer needed.
 
         Args:
-            num_envs: environments side by side.
+            num_envs: environments side by side, a multiple of `agents`.
             processes: worker processes, each for an equal share of the environments, which it steps
                 in order; 0 steps all of them in this process. A factory of vector environments
                 makes its own.
@@ -142,9 +145,9 @@ class GymnasiumTask:
         return GymnasiumStream(vector, name=self.name, wrappers=wrappers, seed=seed, frozen=frozen)
 
     def single(self, wrappers: WrapperConfig) -> gymnasium.Env:
-        """One environment with the wrappers for single ones, perhaps from a vector of size one."""
+        """One environment with the wrappers for single ones, perhaps the first of a vector."""
         if self.vector:
-            return OnlyEnvironment(make_vector(self.name, 1, self.options))
+            return FirstEnvironment(make_vector(self.name, self.agents, self.options))
         return self.builder(wrappers)()
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
@@ -177,11 +180,17 @@ class GymnasiumTask:
         )
 
     def check_processes(self, processes: int, num_envs: int) -> None:
-        """Refuses a number of worker processes that does not fit `num_envs` environments.
+        """Refuses numbers of environments and of worker processes that do not fit.
 
         Raises:
             UserError: naming the number and the reason.
         """
+        if num_envs % self.agents:
+            near = num_envs + -num_envs % self.agents
+            raise UserError(
+                f"{self.name} has {self.agents} agents, so num_envs must be a multiple of "
+                f"{self.agents}, such as {near}; got {num_envs}"
+            )
         if processes and self.vector:
             raise UserError(
                 f"{self.name} makes vector environments, which have their own processes: leave "
@@ -205,22 +214,49 @@ class GymnasiumTask:
 
 
 def is_gymnasium(name: str) -> bool:
-    """Whether a task's name is "gymnasium:ID" or "module:factory"."""
+    """Whether a task's name is "gymnasium:ID", "module:factory" or "pettingzoo:MODULE"."""
     if is_packaged(name):
         return False
-    return name.startswith(GYMNASIUM) or FACTORY.fullmatch(name) is not None
+    return name.startswith((GYMNASIUM, PETTINGZOO)) or FACTORY.fullmatch(name) is not None
+
+
+def definition(name: str) -> Hashable:
+    """The present definition of a name, since a notebook may redefine or reregister it.
+
+    Raises:
+        UserError: an unknown module or factory.
+    """
+    made, options = None, ""
+    if name.startswith(PETTINGZOO):
+        made = resolve(reference_of(name))
+    elif not name.startswith(GYMNASIUM):
+        made = resolve(name)
+    elif spec := gymnasium.registry.get(name.removeprefix(GYMNASIUM).rpartition(":")[2]):
+        made, options = spec.entry_point, repr(spec.kwargs)
+    return made if isinstance(made, Hashable) else None, options
+
+
+def factory_of(name: str) -> Callable[..., Any]:
+    """The function that makes environments of a name other than "gymnasium:ID".
+
+    Raises:
+        UserError: an unknown module or factory.
+    """
+    return agents_of(name) if name.startswith(PETTINGZOO) else resolve(name)
 
 
 def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> GymnasiumTask:
     """Finds a Gymnasium environment and its spaces, by building it once and closing it again.
 
     A factory with a parameter called `num_envs` makes vector environments: it is called once, with
-    num_envs=..., and returns a `gymnasium.vector.VectorEnv`. Any other factory is called once for
-    every environment and returns a `gymnasium.Env`.
+    num_envs=..., and returns a `gymnasium.vector.VectorEnv`. If it returns k when it is asked for
+    one, these are agents that come only together, and num_envs must be a multiple of k. Any other
+    factory is called once for every environment and returns a `gymnasium.Env`.
 
     Args:
-        name: "gymnasium:ID" (or "gymnasium:module:ID", whose module is imported first), or
-            "module:factory"; the current folder is searched for modules too.
+        name: "gymnasium:ID" (or "gymnasium:module:ID", whose module is imported first),
+            "module:factory", or "pettingzoo:MODULE" (or "pettingzoo:MODULE:FACTORY"), see
+            `clew.bridges.pettingzoo`; the current folder is searched for modules too.
         options: keyword arguments of `gymnasium.make` or of the factory.
 
     Raises:
@@ -230,18 +266,20 @@ def gymnasium_task(name: str, options: Mapping[str, Any] | None = None) -> Gymna
     options = dict(options or {})
     if not is_gymnasium(name):
         raise UserError(f"expected gymnasium:ID or module:factory, got {name!r}")
-    vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(resolve(name))
+    vector = not name.startswith(GYMNASIUM) and "num_envs" in parameters_of(factory_of(name))
+    agents = 1
     env: gymnasium.Env | VectorEnv
     with _undoing_changes(name):
         if vector:
             env = make_vector(name, 1, options)
+            agents = env.num_envs
             own = env.single_observation_space, env.single_action_space
         else:
             env = build(name, options)
             own = _spaces(env, name)
         close_quietly(env)
     adapt_action(own[1], name)  # refuses unsupported spaces
-    return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector)
+    return GymnasiumTask(name, adapt_observation(own[0], name), own[1], options, vector, agents)
 
 
 @contextlib.contextmanager
@@ -278,17 +316,17 @@ def option_defaults(name: str) -> dict[str, Any]:
     if name.startswith(GYMNASIUM):
         spec = gymnasium.registry.get(name.rpartition(":")[2])
         return {} if spec is None else dict(spec.kwargs)
-    parameters = parameters_of(resolve(name)).values()
+    parameters = parameters_of(factory_of(name)).values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorEnv:
-    """Calls a factory of vector environments.
+    """Calls a factory of vector environments, which may make more if one is asked for.
 
     Raises:
         UserError: an unknown option, or a return value of another type or size.
     """
-    factory = resolve(name)
+    factory = factory_of(name)
     check_call(name, factory, num_envs=num_envs, **options)
     vector = call(name, factory, {"num_envs": num_envs, **options})
     if not isinstance(vector, VectorEnv):
@@ -296,7 +334,7 @@ def make_vector(name: str, num_envs: int, options: Mapping[str, Any]) -> VectorE
             f"{name} has a parameter num_envs, so it must return a gymnasium.vector.VectorEnv; it "
             f"returned a {type(vector).__module__}.{type(vector).__name__}"
         )
-    if vector.num_envs != num_envs:
+    if num_envs > 1 and vector.num_envs != num_envs:
         raise UserError(
             f"{name} was asked for {num_envs} environments, but returned {vector.num_envs}"
         )

@@ -372,8 +372,11 @@ def _row(batch: Any, i: int) -> Any:
     return batch[i]
 
 
-class OnlyEnvironment(gymnasium.Env):
-    """The only environment of a vector environment, as a single one; reset it at every end."""
+class FirstEnvironment(gymnasium.Env):
+    """The first of a vector environment, as a single one; reset it at every end.
+
+    The others, if there are any, take its actions too.
+    """
 
     def __init__(self, vector: VectorEnv):
         self.vector = vector
@@ -385,7 +388,8 @@ class OnlyEnvironment(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of it."""
-        observations, *rest, infos = self.vector.step(np.asarray(action)[None])
+        actions = np.repeat(np.asarray(action)[None], self.vector.num_envs, axis=0)
+        observations, *rest, infos = self.vector.step(actions)
         reward, terminated, truncated = (batch[0] for batch in rest)
         return _row(observations, 0), reward, terminated, truncated, _info_of(infos, 0)
 
