@@ -16,7 +16,10 @@ class Recall:
         ends: "terminated" or "truncated" for both agents, or "alone" if bob leaves a step early.
         masked: None, or where an action mask that allows everything is: "info" or "observation".
         sizes: number of inputs of each agent.
+        render_mode: "rgb_array" draws the step in grey.
     """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}
 
     def __init__(
         self,
@@ -24,9 +27,11 @@ class Recall:
         ends: str = "terminated",
         masked: str | None = None,
         sizes: tuple[int, int] = (2, 2),
+        render_mode: str | None = None,
     ):
         self.possible_agents = list(AGENTS)
         self.length, self.ends, self.masked = length, ends, masked
+        self.render_mode = render_mode
         self.sizes = dict(zip(AGENTS, sizes, strict=True))
         self.state_space = spaces.Box(0, 1, (3,), np.float32)
         self.random, self.closed = np.random.default_rng(0), False
@@ -66,6 +71,10 @@ class Recall:
         answer = self._seen(), rewards, *ends, self._infos()
         self.agents = [a for a in self.agents if not left[a]]
         return answer
+
+    def render(self) -> np.ndarray:
+        """A grey picture, lighter with every step."""
+        return np.full((8, 8, 3), 50 * self.time, np.uint8)
 
     def close(self) -> None:
         """Notes that it was closed."""

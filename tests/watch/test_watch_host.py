@@ -107,6 +107,15 @@ def test_whole_episodes_with_their_pictures() -> None:
         np.testing.assert_allclose(recording.probabilities, chances, atol=1e-5)
 
 
+def test_agents_that_come_together_are_drawn() -> None:
+    """The pictures of a whole copy, beside what the first agent sees and does."""
+    recordings = played(*make(env="pettingzoo:toy_agents"), episodes=3)
+    assert [recording.length for recording in recordings] == [3, 3, 3]
+    for recording in recordings:
+        assert [int(picture[0, 0, 0]) for picture in recording.pictures] == [0, 50, 100]
+        assert recording.observations[:, 1].tolist() == [0, 1, 2]
+
+
 def test_actions_are_called_as_the_environment_calls_them() -> None:
     """If they are not counted from 0, and have no names."""
     (recording,) = played(*make(env_options={"first": -1}), episodes=1)

@@ -1,5 +1,6 @@
 """PettingZoo's environments with several agents that share one policy: "pettingzoo:MODULE"."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -11,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from clew.bridges.gymnasium.vector import seeds_of
-from clew.errors import UserError
+from clew.errors import UserError, parameters_of
 from clew.names import BARE, resolve
 
 PETTINGZOO = "pettingzoo:"
@@ -42,6 +43,14 @@ def agents_of(name: str) -> Callable[..., "AgentsAsEnvironments"]:
     def agents(num_envs: int, *, state: bool = False, **options: Any) -> AgentsAsEnvironments:
         return AgentsAsEnvironments(partial(make, **options), num_envs, name, state=state)
 
+    signature = inspect.signature(agents)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    theirs = [
+        p if p.kind is p.VAR_KEYWORD else p.replace(kind=p.KEYWORD_ONLY)
+        for p in parameters_of(make).values()
+        if p.kind is not p.VAR_POSITIONAL
+    ]
+    agents.__dict__["__signature__"] = signature.replace(parameters=[*own, *theirs])
     return agents
 
 
@@ -67,8 +76,8 @@ class AgentsAsEnvironments(VectorEnv):
         count = math.ceil(num_envs / len(self.agents))
         self.copies = [first, *(make() for _ in range(count - 1))]
         self.num_envs = count * len(self.agents)
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        self.with_state = state
+        self.metadata = {**first.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.with_state, self.render_mode = state, getattr(first, "render_mode", None)
         observed = self._same("observation", first.observation_space)
         self.single_observation_space = _beside_state(observed, first, name) if state else observed
         self.single_action_space = self._same("action", first.action_space)
@@ -117,6 +126,12 @@ class AgentsAsEnvironments(VectorEnv):
             rows += seen
             infos = self._noted(infos, copy, noted)
         return self._batch(rows), rewards, flags[0], flags[1], infos
+
+    def render(self) -> tuple[Any, ...]:
+        """The picture of its copy, for every agent."""
+        return tuple(
+            picture for env in self.copies for picture in [env.render()] * len(self.agents)
+        )
 
     def close_extras(self, **_: Any) -> None:
         """Closes all copies."""

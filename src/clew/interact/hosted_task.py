@@ -7,19 +7,18 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import equinox as eqx
 import gymnasium
 import jax
 import numpy as np
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 from jaxtyping import PRNGKeyArray
 
 from clew.agents.learners import Learner
 from clew.agents.network import Agent
 from clew.agents.trajectory import Rollout, empty_memories
-from clew.bridges.gymnasium.build import takes_render_mode
 from clew.bridges.gymnasium.spaces import adapt_action, number
 from clew.bridges.gymnasium.stream import GymnasiumStep, GymnasiumStream, metric_names_of
 from clew.bridges.gymnasium.task import GymnasiumTask
@@ -55,6 +54,7 @@ from clew.interact.policy import Moment, PolicyAdapter
 from clew.interact.task import Evaluator, HostConfig, OnEnded, PlayConfig, Task, unheard
 
 Result = TypeVar("Result")
+Drawn = gymnasium.Env | VectorEnv
 
 BATCH = 16
 """Number of environments to play side by side."""
@@ -224,16 +224,16 @@ class HostedTask(Task):
             count, seed=seed, processes=processes, wrappers=wrappers, frozen=True
         )
 
-    def _open_rendered(self, seed: int) -> tuple[GymnasiumStream, gymnasium.Env | None]:
-        """A stream of one environment, and that environment if it can be rendered."""
-        environment, wrappers = self.environment, dataclasses.replace(self.wrappers, video_every=0)
+    def _open_rendered(self, seed: int) -> tuple[GymnasiumStream, Drawn | None]:
+        """A stream of one environment, or of the agents that come together, and what draws it."""
+        environment = self.environment.rendered()
+        wrappers = dataclasses.replace(self.wrappers, video_every=0)
         if environment.vector:
             count = environment.agents
-            return environment.open(count, seed=seed, wrappers=wrappers, frozen=True), None
-        options = dict(environment.options)
-        if takes_render_mode(self.name):
-            options.setdefault("render_mode", "rgb_array")
-        env = dataclasses.replace(environment, options=options).builder(wrappers)()
+            stream = environment.open(count, seed=seed, wrappers=wrappers, frozen=True)
+            drawn = cast(VectorEnv, stream.vector)
+            return stream, drawn if _renders(drawn) else None
+        env = environment.builder(wrappers)()
         # Wrappers of single environments are already applied.
         others = dataclasses.replace(wrappers, frame_skip=1, time_limit=None)
         stream = GymnasiumStream(
@@ -428,7 +428,7 @@ def _filmed(
     )
 
 
-def _renders(env: gymnasium.Env) -> bool:
+def _renders(env: Drawn) -> bool:
     """Whether it renders pictures; a package needed for drawing may be missing."""
     if env.render_mode != "rgb_array":
         if "rgb_array" in env.metadata.get("render_modes", ()):
@@ -437,7 +437,7 @@ def _renders(env: gymnasium.Env) -> bool:
         return False
     try:
         env.reset()
-        picture: Any = env.render()
+        picture = _rendered(env)
     except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
         what = str(error) or "it has no render method"
         warnings.warn(f"no pictures of the environment: {what}", UserWarning, stacklevel=2)
@@ -449,6 +449,12 @@ def _renders(env: gymnasium.Env) -> bool:
     return True
 
 
-def _picture(env: gymnasium.Env | None) -> Picture | None:
-    picture: Any = None if env is None else env.render()
+def _rendered(env: Drawn) -> Any:
+    """What an environment renders, or the first of a vector environment."""
+    rendered: Any = env.render()
+    return rendered[0] if isinstance(env, VectorEnv) and rendered else rendered
+
+
+def _picture(env: Drawn | None) -> Picture | None:
+    picture = None if env is None else _rendered(env)
     return None if picture is None else np.array(picture, np.uint8)

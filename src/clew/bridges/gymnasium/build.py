@@ -179,6 +179,11 @@ def takes_render_mode(name: str, spec: EnvSpec | None = None) -> bool:
         if entry is None:
             return True
         factory = load_env_creator(entry) if isinstance(entry, str) else entry
+    return accepts_render_mode(factory)
+
+
+def accepts_render_mode(factory: Callable[..., Any]) -> bool:
+    """Whether a factory has a parameter `render_mode`, or passes on any."""
     parameters = parameters_of(factory)
     return "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 

@@ -13,7 +13,14 @@ import jax
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from clew.bridges.gymnasium.build import GYMNASIUM, EnvBuilder, build, call
+from clew.bridges.gymnasium.build import (
+    GYMNASIUM,
+    EnvBuilder,
+    accepts_render_mode,
+    build,
+    call,
+    takes_render_mode,
+)
 from clew.bridges.gymnasium.group import GroupPlan
 from clew.bridges.gymnasium.grouped import GroupedEnvs
 from clew.bridges.gymnasium.masks import ActionMasks
@@ -149,6 +156,16 @@ class GymnasiumTask:
         if self.vector:
             return FirstEnvironment(make_vector(self.name, self.agents, self.options))
         return self.builder(wrappers)()
+
+    def rendered(self) -> "GymnasiumTask":
+        """The same task with the render mode "rgb_array", if it takes one and has no other."""
+        if self.vector:
+            takes = accepts_render_mode(factory_of(self.name))
+        else:
+            takes = takes_render_mode(self.name)
+        return (
+            replace(self, options={"render_mode": "rgb_array", **self.options}) if takes else self
+        )
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
         """The builder of a single environment, with the wrappers for single ones."""
