@@ -13,7 +13,8 @@ class Recall:
 
     Args:
         length: steps of an episode.
-        ends: "terminated" or "truncated" for both agents, or "alone" if bob leaves a step early.
+        ends: "terminated" or "truncated" for both agents; with "died" or "left" bob is terminated
+            or truncated at the first step, and ann is truncated at the end.
         masked: None, or where an action mask that allows everything is: "info" or "observation".
         sizes: number of inputs of each agent.
         render_mode: "rgb_array" draws the step in grey.
@@ -63,13 +64,15 @@ class Recall:
         assert set(actions) == set(self.agents)
         self.time += 1
         over = self.time == self.length
+        early = self.time == 1 and self.ends in ("died", "left")
         right = dict(zip(AGENTS, self.bits, strict=True))
-        rewards = {a: float(over and actions[a] == right[a]) for a in self.agents}
-        left = {a: over or (self.ends == "alone" and a == "bob") for a in self.agents}
-        none = dict.fromkeys(self.agents, False)
-        ends = (none, left) if self.ends == "truncated" else (left, none)
-        answer = self._seen(), rewards, *ends, self._infos()
-        self.agents = [a for a in self.agents if not left[a]]
+        rewards = {a: float((over or early) and actions[a] == right[a]) for a in self.agents}
+        gone = {a: over or (early and a == "bob") for a in self.agents}
+        cuts = {"terminated": (), "died": ("ann",), "truncated": AGENTS, "left": AGENTS}[self.ends]
+        terminated = {a: gone[a] and a not in cuts for a in self.agents}
+        truncated = {a: gone[a] and a in cuts for a in self.agents}
+        answer = self._seen(), rewards, terminated, truncated, self._infos()
+        self.agents = [a for a in self.agents if not gone[a]]
         return answer
 
     def render(self) -> np.ndarray:

@@ -99,11 +99,35 @@ def test_mistakes(name: str, options: Any, says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_agents_that_end_alone_are_refused() -> None:
-    """An agent that leaves before the others is a fault that names it and the remedy."""
-    with gymnasium_task(NAME, {"ends": "alone"}).open(2, seed=0) as stream:
+@pytest.mark.parametrize("masked", [None, "info", "observation"])
+def test_an_agent_that_dies_waits_for_the_others(masked: str | None) -> None:
+    """It observes zeros, earns 0 and may do anything; its end is a termination, ann's a time
+    limit."""
+    place = {"info": "info", "observation": "action_mask"}.get(masked or "")
+    wrappers = WrapperConfig(action_mask=place, metrics=("steps",))
+    task = gymnasium_task(NAME, {"ends": "died", "masked": masked, "length": 4})
+    with task.open(2, seed=0, wrappers=wrappers) as stream:
+        steps = [stream.reset(), *(stream.step(np.ones(2, int)) for _ in range(8))]
+    seen = [step.observation for step in steps]
+    if masked is not None:
+        assert all((entries["action_mask"] == 1).all() for entries in seen)
+        seen = [next(x for n, x in entries.items() if n != "action_mask") for entries in seen]
+    assert [x[1].tolist() for x in seen[1:4]] == [[-1, 1], [0, 0], [0, 0]]
+    assert [step.ended.tolist() for step in steps[1:5]] == 3 * [[False, False]] + [[True, True]]
+    assert steps[4].discount.tolist() == [1, 0] and steps[3].discount.tolist() == [1, 1]
+    assert [step.reward[1] for step in steps[2:5]] == [0, 0, 0] and steps[4].start.tolist() == [
+        True,
+        True,
+    ]
+    assert steps[4].metrics["steps"].tolist() == [4, 1]
+    assert steps[4].final is not None and steps[8].ended.all()
+
+
+def test_an_agent_that_is_truncated_alone_is_refused() -> None:
+    """The value of what it would have seen is not known at the end of the others."""
+    with gymnasium_task(NAME, {"ends": "left", "length": 2}).open(2, seed=0) as stream:
         stream.reset()
-        with pytest.raises(EnvironmentFault, match=r"ann did not: supersuit.black_death_v3 keeps"):
+        with pytest.raises(EnvironmentFault, match="bob was truncated, but others continue"):
             stream.step(np.zeros(2, int))
 
 

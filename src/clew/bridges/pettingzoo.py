@@ -1,8 +1,9 @@
 """PettingZoo's environments with several agents that share one policy: "pettingzoo:MODULE"."""
 
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from clew.bridges.gymnasium.vector import seeds_of
 from clew.errors import UserError, parameters_of
-from clew.names import BARE, resolve
+from clew.names import BARE, MASK, resolve
 
 PETTINGZOO = "pettingzoo:"
 STATE = "state"
@@ -57,8 +58,8 @@ def agents_of(name: str) -> Callable[..., "AgentsAsEnvironments"]:
 class AgentsAsEnvironments(VectorEnv):
     """The agents of PettingZoo's parallel environments, each as an environment of its own.
 
-    With A agents, agent a of the e-th copy is environment e A + a. The agents of a copy begin and
-    end their episodes together, and the step that ends them opens the next ones.
+    With A agents, agent a of the e-th copy is environment e A + a. Their episodes begin and end
+    with those of the copy, see `_Copy`, and the step that ends them opens the next ones.
 
     Args:
         make: makes a copy.
@@ -72,17 +73,18 @@ class AgentsAsEnvironments(VectorEnv):
 
     def __init__(self, make: Callable[[], Any], num_envs: int, name: str, *, state: bool = False):
         first = _parallel(make(), name)
-        self.name, self.agents = name, tuple(first.possible_agents)
-        count = math.ceil(num_envs / len(self.agents))
-        self.copies = [first, *(make() for _ in range(count - 1))]
-        self.num_envs = count * len(self.agents)
-        self.metadata = {**first.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-        self.with_state, self.render_mode = state, getattr(first, "render_mode", None)
-        observed = self._same("observation", first.observation_space)
+        agents = tuple(first.possible_agents)
+        observed = _same(name, "observation", agents, first.observation_space)
         self.single_observation_space = _beside_state(observed, first, name) if state else observed
-        self.single_action_space = self._same("action", first.action_space)
+        self.single_action_space = _same(name, "action", agents, first.action_space)
+        others = [make() for _ in range(math.ceil(num_envs / len(agents)) - 1)]
+        space = self.single_observation_space
+        self.copies = [_Copy(env, name, agents, space, state) for env in (first, *others)]
+        self.num_envs = len(self.copies) * len(agents)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {**first.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.render_mode = getattr(first, "render_mode", None)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -90,105 +92,148 @@ class AgentsAsEnvironments(VectorEnv):
         """Opens an episode in every copy; each has its own seed, derived from this one."""
         count = len(self.copies)
         seeds = [None] * count if seed is None else seeds_of(seed, count)
-        rows, infos = [], {}
-        for copy, own in enumerate(seeds):
-            observations, of_agents = self._open(copy, seed=own, options=options)
-            rows += observations
-            infos = self._noted(infos, copy, of_agents)
-        return self._batch(rows), infos
+        opened = [
+            copy.reset(seed=own, options=options)
+            for copy, own in zip(self.copies, seeds, strict=True)
+        ]
+        observations, infos = (list(itertools.chain(*found)) for found in zip(*opened, strict=True))
+        return self._batch(observations), self._joined(infos)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One step of every copy.
 
         Raises:
-            UserError: some agents of a copy ended their episode, and others did not.
+            UserError: an agent's episode ended in a way that is not supported, see `_Copy`.
         """
-        chosen, size = list(iterate(self.action_space, actions)), len(self.agents)
-        rows, infos = [], {}
-        rewards, flags = np.zeros(self.num_envs), np.zeros((2, self.num_envs), np.bool_)
-        for copy, env in enumerate(self.copies):
-            own = slice(copy * size, (copy + 1) * size)
-            observations, earned, *ends, of_agents = env.step(
-                dict(zip(self.agents, chosen[own], strict=True))
-            )
-            self._require_all(observations)
-            seen, noted = self._seen(env, observations), self._each(of_agents)
-            rewards[own] = [earned[agent] for agent in self.agents]
-            flags[:, own] = [[end[agent] for agent in self.agents] for end in ends]
-            over = zip(self.agents, flags[:, own].T.tolist(), strict=True)
-            ended = [agent for agent, either in over if any(either)]
-            if ended:
-                self._require_all(ended)
-                finals = zip(seen, noted, strict=True)
-                finals = [{"final_obs": last, "final_info": info} for last, info in finals]
-                infos = self._noted(infos, copy, finals)
-                seen, noted = self._open(copy)
-            rows += seen
-            infos = self._noted(infos, copy, noted)
-        return self._batch(rows), rewards, flags[0], flags[1], infos
+        chosen = iterate(self.action_space, actions)
+        observations, infos, rewards, flags = [], [], [], []
+        for copy in self.copies:
+            seen, earned, ends, noted = copy.step(list(itertools.islice(chosen, copy.size)))
+            if not copy.agents:
+                pairs = zip(seen, noted, strict=True)
+                finals = [{"final_obs": last, "final_info": info} for last, info in pairs]
+                seen, noted = copy.reset()
+                noted = [new | final for new, final in zip(noted, finals, strict=True)]
+            observations += seen
+            infos += noted
+            rewards += earned
+            flags += ends
+        terminated, truncated = np.array(flags, np.bool_).T
+        answer = self._batch(observations), np.array(rewards, np.float64), terminated, truncated
+        return *answer, self._joined(infos)
 
     def render(self) -> tuple[Any, ...]:
         """The picture of its copy, for every agent."""
-        return tuple(
-            picture for env in self.copies for picture in [env.render()] * len(self.agents)
-        )
+        return tuple(x for copy in self.copies for x in [copy.env.render()] * copy.size)
 
     def close_extras(self, **_: Any) -> None:
         """Closes all copies."""
-        for env in self.copies:
-            env.close()
-
-    def _open(self, copy: int, **options: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:
-        """The first observation and info of every agent of a copy."""
-        env = self.copies[copy]
-        observations, infos = env.reset(**options)
-        self._require_all(observations)
-        return self._seen(env, observations), self._each(infos)
-
-    def _seen(self, env: Any, observations: Mapping[str, Any]) -> list[Any]:
-        """What every agent observes."""
-        own = [observations[agent] for agent in self.agents]
-        if not self.with_state:
-            return own
-        state = env.state()
-        return [{**(x if isinstance(x, Mapping) else {BARE: x}), STATE: state} for x in own]
-
-    def _each(self, infos: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        return [infos.get(agent, {}) for agent in self.agents]
-
-    def _noted(
-        self, infos: dict[str, Any], copy: int, of_agents: Iterable[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """The batch of infos with those of a copy's agents."""
-        for index, info in enumerate(of_agents, copy * len(self.agents)):
-            infos = self._add_info(infos, dict(info), index)
-        return infos
+        for copy in self.copies:
+            copy.env.close()
 
     def _batch(self, rows: list[Any]) -> Any:
         space = self.single_observation_space
         return concatenate(space, rows, create_empty_array(space, self.num_envs))
 
-    def _require_all(self, found: Iterable[str]) -> None:
-        """Refuses a step in which only some agents take part, or end their episode."""
-        there = set(found)
-        missing = [agent for agent in self.agents if agent not in there]
-        if missing:
-            raise UserError(
-                f"{self.name}: all agents must begin and end an episode together, but "
-                f"{', '.join(missing)} did not: supersuit.black_death_v3 keeps agents to the end"
-            )
+    def _joined(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """The infos of all environments as Gymnasium's vector environments have them."""
+        infos: dict[str, Any] = {}
+        for index, info in enumerate(rows):
+            infos = self._add_info(infos, info, index)
+        return infos
 
-    def _same(self, kind: str, space_of: Callable[[str], spaces.Space]) -> spaces.Space:
-        """The space that all agents have."""
-        found = [space_of(agent) for agent in self.agents]
-        for agent, space in zip(self.agents, found, strict=True):
-            if space != found[0]:
+
+class _Copy:
+    """One parallel environment, in which every agent takes part to the end.
+
+    The episode ends when no agent is left. One that leaves earlier, or comes later, observes zeros
+    and earns 0 meanwhile, and one that has left before the end has terminated, however the others
+    end: nothing more can come to it.
+    """
+
+    def __init__(
+        self, env: Any, name: str, all_agents: Sequence[str], space: spaces.Space, state: bool
+    ):
+        self.env, self._name, self._all, self._state = env, name, all_agents, state
+        (self._absent,) = iterate(batch_space(space, 1), create_empty_array(space, 1))
+        if isinstance(space, spaces.Dict) and MASK in space.spaces:
+            self._absent[MASK] = np.ones_like(self._absent[MASK])
+        self._infos: dict[str, dict[str, Any]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many agents there are at most."""
+        return len(self._all)
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """The agents that are there."""
+        return self.env.agents
+
+    def reset(self, **options: Any) -> tuple[list[Any], list[dict[str, Any]]]:
+        """The first observation and info of every agent."""
+        observations, infos = self.env.reset(**options)
+        self._infos = {}
+        return self._seen(observations), self._noted(infos)
+
+    def step(
+        self, actions: Sequence[Any]
+    ) -> tuple[list[Any], list[float], list[tuple[bool, bool]], list[dict[str, Any]]]:
+        """Every agent's observation, reward, whether it terminated and was truncated, and info.
+
+        Raises:
+            UserError: an agent was truncated and others continue, or ended without saying how.
+        """
+        given = dict(zip(self._all, actions, strict=True))
+        observations, rewards, terminated, truncated, infos = self.env.step(
+            {agent: given[agent] for agent in self.agents}
+        )
+        ends = [(bool(terminated.get(a, True)), bool(truncated.get(a, False))) for a in self._all]
+        for agent, (over, cut) in zip(self._all, ends, strict=True):
+            if self.agents and cut and not over:
+                raise UserError(f"{self._name}: {agent} was truncated, but others continue")
+            if not (self.agents or over or cut):
                 raise UserError(
-                    f"{self.name}: agents that share a policy have equal spaces, but the {kind} "
-                    f"space of {self.agents[0]} is {found[0]} and that of {agent} is {space}: "
-                    f"{PADDED[kind]} makes them equal"
+                    f"{self._name}: {agent} is gone, but neither terminated nor truncated"
                 )
-        return found[0]
+        if self.agents:
+            ends = [(False, False)] * self.size
+        earned = [float(rewards.get(agent, 0.0)) for agent in self._all]
+        return self._seen(observations), earned, ends, self._noted(infos)
+
+    def _seen(self, observations: Mapping[str, Any]) -> list[Any]:
+        """What every agent observes."""
+        if not self._state:
+            return [observations.get(agent, self._absent) for agent in self._all]
+        state, seen = self.env.state(), []
+        for agent in self._all:
+            own = observations.get(agent, self._absent)
+            seen.append({**(own if isinstance(own, Mapping) else {BARE: own}), STATE: state})
+        return seen
+
+    def _noted(self, infos: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Every agent's info: the last one of those that left, which may do anything now."""
+        masks = [info[MASK] for info in infos.values() if MASK in info]
+        free = {MASK: np.ones_like(masks[0])} if masks else {}
+        gone = {agent: info | free for agent, info in self._infos.items()}
+        self._infos = gone | {agent: dict(info) for agent, info in infos.items()}
+        return [self._infos.get(agent, free) for agent in self._all]
+
+
+def _same(
+    name: str, kind: str, agents: Sequence[str], space_of: Callable[[str], spaces.Space]
+) -> spaces.Space:
+    """The space that all agents have."""
+    shared = space_of(agents[0])
+    for agent in agents:
+        space = space_of(agent)
+        if space != shared:
+            raise UserError(
+                f"{name}: agents that share a policy have equal spaces, but the {kind} space of "
+                f"{agents[0]} is {shared} and that of {agent} is {space}: {PADDED[kind]} makes "
+                "them equal"
+            )
+    return shared
 
 
 def _parallel(env: Any, name: str) -> Any:
