@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import clew.cli
 from clew.agents.network import NetworkConfig
@@ -105,6 +106,22 @@ def test_whole_episodes_with_their_pictures() -> None:
         chances = jax.nn.softmax(logits)[: recording.length]
         np.testing.assert_allclose(recording.values, values[: recording.length], atol=1e-5)
         np.testing.assert_allclose(recording.probabilities, chances, atol=1e-5)
+
+
+def vector(num_envs: int, mode: str, render_mode: str | None = None) -> SyncVectorEnv:
+    """A factory of vector environments that draw."""
+    makers = [lambda: Counting(render_mode)] * num_envs
+    return SyncVectorEnv(makers, autoreset_mode=AutoresetMode(mode))
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_a_vector_environment_is_drawn(mode: str) -> None:
+    """Each picture is of the step that it stands beside, in either mode."""
+    agent, side = make(env="test_watch_host:vector", env_options={"mode": mode})
+    for recording in played(agent, side, episodes=3):
+        steps = np.arange(recording.length).tolist()
+        assert recording.observations[:, 0].tolist() == steps
+        assert [int(picture[0, 0, 0]) for picture in recording.pictures] == steps
 
 
 def test_agents_that_come_together_are_drawn() -> None:

@@ -163,9 +163,8 @@ class GymnasiumTask:
             takes = accepts_render_mode(factory_of(self.name))
         else:
             takes = takes_render_mode(self.name)
-        return (
-            replace(self, options={"render_mode": "rgb_array", **self.options}) if takes else self
-        )
+        mode = {"render_mode": "rgb_array"} if takes else {}
+        return replace(self, options=mode | dict(self.options))
 
     def builder(self, wrappers: WrapperConfig | None = None) -> EnvBuilder:
         """The builder of a single environment, with the wrappers for single ones."""
