@@ -35,7 +35,7 @@ class Recall:
         self.render_mode = render_mode
         self.sizes = dict(zip(AGENTS, sizes, strict=True))
         self.state_space = spaces.Box(0, 1, (3,), np.float32)
-        self.random, self.closed = np.random.default_rng(0), False
+        self.random = np.random.default_rng(0)
 
     def observation_space(self, agent: str) -> spaces.Space:
         """The bit at first, and then the number of the step."""
@@ -80,8 +80,7 @@ class Recall:
         return np.full((8, 8, 3), 50 * self.time, np.uint8)
 
     def close(self) -> None:
-        """Notes that it was closed."""
-        self.closed = True
+        """There is nothing to close."""
 
     def _seen(self) -> dict[str, Any]:
         found = {}

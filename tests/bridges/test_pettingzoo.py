@@ -34,10 +34,8 @@ def test_steps_are_those_of_its_own_loop(module: str, options: Any, steps: int) 
     """Observations, rewards, ends, final observations and next episodes of two copies."""
     make = pytest.importorskip(module).parallel_env
     theirs = [make(**options) for _ in range(2)]
-    agents, choices = (
-        theirs[0].possible_agents,
-        theirs[0].action_space(theirs[0].possible_agents[0]),
-    )
+    agents = theirs[0].possible_agents
+    choices = theirs[0].action_space(agents[0])
     rng, count, opened = np.random.default_rng(3), len(agents), 0
     seeds = seeds_of(7, 2)
     seen = [env.reset(seed=s)[0] for env, s in zip(theirs, seeds, strict=True)]
@@ -115,10 +113,8 @@ def test_an_agent_that_dies_waits_for_the_others(masked: str | None) -> None:
     assert [x[1].tolist() for x in seen[1:4]] == [[-1, 1], [0, 0], [0, 0]]
     assert [step.ended.tolist() for step in steps[1:5]] == 3 * [[False, False]] + [[True, True]]
     assert steps[4].discount.tolist() == [1, 0] and steps[3].discount.tolist() == [1, 1]
-    assert [step.reward[1] for step in steps[2:5]] == [0, 0, 0] and steps[4].start.tolist() == [
-        True,
-        True,
-    ]
+    assert [step.reward[1] for step in steps[2:5]] == [0, 0, 0]
+    assert steps[4].start.tolist() == [True, True]
     assert steps[4].metrics["steps"].tolist() == [4, 1]
     assert steps[4].final is not None and steps[8].ended.all()
 

@@ -189,17 +189,16 @@ class _Copy:
             {agent: given[agent] for agent in self.agents}
         )
         ends = [(bool(terminated.get(a, True)), bool(truncated.get(a, False))) for a in self._all]
-        for agent, (over, cut) in zip(self._all, ends, strict=True):
-            if self.agents and cut and not over:
-                raise UserError(f"{self._name}: {agent} was truncated, but others continue")
-            if not (self.agents or over or cut):
-                raise UserError(
-                    f"{self._name}: {agent} is gone, but neither terminated nor truncated"
-                )
         if self.agents:
-            ends = [(False, False)] * self.size
+            wrong, what = (False, True), "was truncated, but others continue"
+            told = [(False, False)] * self.size
+        else:
+            wrong, what = (False, False), "is gone, but neither terminated nor truncated"
+            told = ends
+        if wrong in ends:
+            raise UserError(f"{self._name}: {self._all[ends.index(wrong)]} {what}")
         earned = [float(rewards.get(agent, 0.0)) for agent in self._all]
-        return self._seen(observations), earned, ends, self._noted(infos)
+        return self._seen(observations), earned, told, self._noted(infos)
 
     def _seen(self, observations: Mapping[str, Any]) -> list[Any]:
         """What every agent observes."""
@@ -215,9 +214,11 @@ class _Copy:
         """Every agent's info: the last one of those that left, which may do anything now."""
         masks = [info[MASK] for info in infos.values() if MASK in info]
         free = {MASK: np.ones_like(masks[0])} if masks else {}
-        gone = {agent: info | free for agent, info in self._infos.items()}
-        self._infos = gone | {agent: dict(info) for agent, info in infos.items()}
-        return [self._infos.get(agent, free) for agent in self._all]
+        self._infos = {
+            agent: dict(infos[agent]) if agent in infos else self._infos.get(agent, {}) | free
+            for agent in self._all
+        }
+        return list(self._infos.values())
 
 
 def _same(

@@ -217,7 +217,7 @@ class HostedTask(Task):
     def _to_play(self, count: int, seed: int) -> GymnasiumStream:
         """At least `count` environments with fixed wrapper statistics and no films, divided equally
         between processes."""
-        count = math.ceil(count / self.environment.agents) * self.environment.agents
+        count = self.environment.at_least(count)
         processes = self.host.processes and math.gcd(count, self.host.processes)
         wrappers = dataclasses.replace(self.wrappers, video_every=0)
         return self.environment.open(

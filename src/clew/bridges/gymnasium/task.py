@@ -195,6 +195,10 @@ class GymnasiumTask:
             metrics=wrappers.metrics,
         )
 
+    def at_least(self, count: int) -> int:
+        """The least number of environments from `count` on that can be opened together."""
+        return count + -count % self.agents
+
     def check_processes(self, processes: int, num_envs: int) -> None:
         """Refuses numbers of environments and of worker processes that do not fit.
 
@@ -202,10 +206,9 @@ class GymnasiumTask:
             UserError: naming the number and the reason.
         """
         if num_envs % self.agents:
-            near = num_envs + -num_envs % self.agents
             raise UserError(
                 f"{self.name} has {self.agents} agents, so num_envs must be a multiple of "
-                f"{self.agents}, such as {near}; got {num_envs}"
+                f"{self.agents}, such as {self.at_least(num_envs)}; got {num_envs}"
             )
         if processes and self.vector:
             raise UserError(
